@@ -13,7 +13,8 @@ const MOST_LINES: usize = 600;
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The only places for `unsafe`: the sampler, the walk and its use on other processes, how threads are stopped, the two sides of the plugins' C
-/// ABI, a function that gives a compiled module's bytes, a library with functions for C, and a test guest whose imports and exports have names of their own.
+/// ABI, a function that gives a compiled module's bytes, a library with functions for C, and a test guest whose imports and exports have names of
+/// their own.
 const UNSAFE_PLACES: [&str; 11] = [
     "core/src/sampler",
     "core/walk/src",

@@ -5,7 +5,8 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat, openat2};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -31,8 +32,7 @@ pub fn named_files(process: &Process) -> Vec<(PathBuf, Vec<u8>)> {
     });
     let links = fs::read_dir(process.path("fd")).into_iter().flatten().flatten();
     let of_links = links.filter_map(|link| fs::read_link(link.path()).ok());
-    let root = open(process.path("root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
-    let (Ok(root), Ok(folder)) = (root, fs::read_link(process.path("cwd"))) else { return Vec::new() };
+    let (Ok(root), Ok(folder)) = (root(process), fs::read_link(process.path("cwd"))) else { return Vec::new() };
     let paths: BTreeSet<PathBuf> = of_arguments.chain(of_links).map(|path| folder.join(path)).take(MAX_FILES).collect();
     let below_root = Path::new("/proc").join(process.pid().to_string()).join("root");
     let mut room = MAX_BYTES;
@@ -47,8 +47,13 @@ pub fn named_files(process: &Process) -> Vec<(PathBuf, Vec<u8>)> {
     files
 }
 
-/// Reads the file of WebAssembly at `path` below `root`, if it is one of at most `room` bytes.
-fn wasm_at(root: &OwnedFd, path: &Path, room: u64) -> Option<Vec<u8>> {
+/// The root of the process's files.
+pub(crate) fn root(process: &Process) -> io::Result<OwnedFd> {
+    Ok(open(process.path("root"), OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Opens the regular file at `path` below `root`, if it has one of these sizes.
+pub(crate) fn regular_file(root: &OwnedFd, path: &Path, sizes: RangeInclusive<u64>) -> Option<File> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let place = match openat2(root, path, flags, Mode::empty(), ResolveFlags::IN_ROOT) {
         // Linux before 5.6, and containers that refuse what they do not know. Links may lead elsewhere there.
@@ -58,9 +63,13 @@ fn wasm_at(root: &OwnedFd, path: &Path, room: u64) -> Option<Vec<u8>> {
     let place = File::from(place.ok()?);
     // Nothing else is opened for reading: a pipe would wait, as some files of the kernel's do, which have no size, and a device might do
     // something.
-    let sizes = MAGIC.len() as u64..=room;
     place.metadata().ok().filter(|data| data.is_file() && sizes.contains(&data.len()))?;
-    let mut file = File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()?;
+    File::open(format!("/proc/self/fd/{}", place.as_raw_fd())).ok()
+}
+
+/// Reads the file of WebAssembly at `path` below `root`, if it is one of at most `room` bytes.
+fn wasm_at(root: &OwnedFd, path: &Path, room: u64) -> Option<Vec<u8>> {
+    let mut file = regular_file(root, path, MAGIC.len() as u64..=room)?;
     let mut bytes = vec![0; MAGIC.len()];
     file.read_exact(&mut bytes).ok().filter(|()| bytes == MAGIC)?;
     // It may have grown.

@@ -24,41 +24,43 @@ impl HostFrames {
 #[cfg(feature = "host-frames")]
 mod unwinding {
     use super::HostFrames;
+    use crate::files;
     use crate::maps::Mapping;
     use crate::pages::Pages;
     use crate::process::Process;
     use crate::stack::WalkOutcome;
-    use nix::libc;
     use std::collections::HashMap;
-    use std::fs::OpenOptions;
-    use std::io;
-    use std::os::unix::fs::OpenOptionsExt;
+    use std::ops::RangeInclusive;
+    use std::path::Path;
     use wlprof_host::{CodeMapping, HostCode, HostFrame, HostRegisters, UnwindEnd};
     use wlprof_recording::{Origin, Recorder};
-    use wlprof_walk::{CodeReader, Registers};
+    use wlprof_walk::{CodeReader, Registers, WalkTruncation};
 
     const WORD: usize = size_of::<usize>();
 
-    /// Gives `host` the native code that there is.
-    pub(crate) fn look(host: &mut HostCode, process: &Process, mappings: &[Mapping]) {
+    /// Files with code that are read.
+    const SIZES: RangeInclusive<u64> = 64..=4 << 30;
+
+    /// Gives `host` the native code that there is: of all `mappings` but those that `is_image` says are compiled from wasm.
+    pub(crate) fn look(
+        host: &mut HostCode,
+        process: &Process,
+        mappings: &[Mapping],
+        is_image: impl Fn(&Mapping) -> bool,
+    ) {
         let first = mappings.iter().filter(|mapping| mapping.offset == 0);
         let headers: HashMap<&str, usize> = first.map(|mapping| (&*mapping.name, mapping.range.start)).collect();
-        let is_native = |mapping: &&Mapping| mapping.is_executable && !mapping.is_anonymous();
+        let is_native = |mapping: &&Mapping| mapping.is_executable && !mapping.is_anonymous() && !is_image(mapping);
         let native = mappings.iter().filter(is_native).map(|mapping| CodeMapping {
             addresses: mapping.range.clone(),
             offset: mapping.offset,
+            file: mapping.file,
             name: &mapping.name,
             header: headers.get(&*mapping.name).copied(),
         });
         let read = |address, buffer: &mut [u8]| process.read(address, buffer);
-        // A device may have the file's name by now, or a pipe.
-        let open = |name: &str| {
-            let path = process.path(&format!("root{name}"));
-            if !std::fs::metadata(&path)?.is_file() {
-                return Err(io::ErrorKind::InvalidInput.into());
-            }
-            OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
-        };
+        let root = files::root(process);
+        let open = |name: &str| files::regular_file(root.as_ref().ok()?, Path::new(name.strip_prefix('/')?), SIZES);
         host.look(native, read, open);
     }
 
@@ -90,12 +92,17 @@ mod unwinding {
         if !walked.is_in_wasm {
             found.calls.push((0, whole(unwind(interrupted(registers)))));
         }
-        let Some((outermost, inner)) = walked.entries.split_last() else { return found };
-        for entry in inner {
+        let is_cut = walked.end == Err(WalkTruncation::Elided);
+        let (outermost, inner) = match walked.entries.split_last() {
+            Some((outermost, inner)) if is_cut || walked.end.is_ok() => (Some(outermost), inner),
+            _ => (None, &*walked.entries),
+        };
+        // Where wasm frames are left out, it is not known between which of the others they are.
+        for entry in inner.iter().filter(|entry| !is_cut && entry.frames < count) {
             let of_entry = entered_by(memory, entry.fp).map(|registers| whole(unwind(registers)));
             found.calls.extend(of_entry.map(|frames| (entry.frames, frames)));
         }
-        if let (Ok(()), Some(registers)) = (walked.end, entered_by(memory, outermost.fp)) {
+        if let Some(registers) = outermost.and_then(|entry| entered_by(memory, entry.fp)) {
             let (frames, end) = unwind(registers);
             found.root = frames;
             found.root.extend((end != UnwindEnd::Root).then_some(Origin::Truncated));

@@ -224,7 +224,7 @@ pub(crate) mod tests {
     }
 
     fn mapping(range: Range<usize>, is_executable: bool) -> Mapping {
-        Mapping { range, is_readable: true, is_executable, offset: 0, name: String::new() }
+        Mapping { range, is_readable: true, is_executable, offset: 0, file: ((0, 0), 0), name: String::new() }
     }
 
     /// Memory with images side by side, a page of something else before and behind them, and the mappings as the kernel shows them: it makes

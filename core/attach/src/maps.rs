@@ -13,6 +13,8 @@ pub(crate) struct Mapping {
     pub(crate) is_executable: bool,
     /// From where in the file on it is of that.
     pub(crate) offset: u64,
+    /// The file's device and number; zeroes if it is of none.
+    pub(crate) file: ((u32, u32), u64),
     /// The file that it is of, or what the kernel calls it (`[stack]`); empty if it is anonymous.
     pub(crate) name: String,
 }
@@ -36,15 +38,16 @@ fn mapping(line: &str) -> Option<Mapping> {
     let range = address(start)?..address(end)?;
     // Permissions, offset, device and inode stand before the name, which may have spaces.
     let (permissions, rest) = rest.split_once(' ')?;
-    let (offset, mut rest) = rest.split_once(' ')?;
+    let (offset, rest) = rest.split_once(' ')?;
     let offset = u64::from_str_radix(offset, 16).ok()?;
-    for _ in 0..2 {
-        let rest_of_line = rest.trim_start();
-        rest = &rest_of_line[rest_of_line.find(' ').unwrap_or(rest_of_line.len())..];
-    }
-    let name = rest.trim_start().to_owned();
+    let (device, rest) = rest.trim_start().split_once(' ')?;
+    let (major, minor) = device.split_once(':')?;
+    let part = |text| u32::from_str_radix(text, 16).ok();
+    let (number, name) = rest.trim_start().split_once(' ').unwrap_or((rest.trim_start(), ""));
+    let file = ((part(major)?, part(minor)?), number.parse().ok()?);
+    let name = name.trim_start().to_owned();
     let has = |flag| permissions.contains(flag);
-    Some(Mapping { range, is_readable: has('r'), is_executable: has('x'), offset, name })
+    Some(Mapping { range, is_readable: has('r'), is_executable: has('x'), offset, file, name })
 }
 
 #[cfg(test)]
@@ -58,7 +61,7 @@ mod tests {
         let all = parse_mappings(text);
         let names: Vec<_> = all.iter().map(|mapping| (&*mapping.name, mapping.range.len())).collect();
         assert_eq!(names, [("/opt/a file (deleted)", 0x52000), ("", 0x10)]);
-        assert_eq!(all[0].offset, 0x1000);
+        assert_eq!((all[0].offset, all[0].file), (0x1000, ((8, 2), 173521)));
         assert!(all[0].is_readable && !all[0].is_executable);
     }
 }

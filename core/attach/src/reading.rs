@@ -30,6 +30,15 @@ pub(crate) struct StackReader {
     pub(crate) host: Option<wlprof_host::HostCode>,
 }
 
+/// What a stack is read for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Sample,
+    /// To see whether there is wasm on it.
+    Look,
+    Dump,
+}
+
 /// What was found on the stack of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct FoundStack {
@@ -46,7 +55,7 @@ pub(crate) struct FoundStack {
 impl StackReader {
     /// Reads the stack of a thread with these registers. The instance that it runs is looked for in `general`, too.
     pub(crate) fn read(&mut self, registers: Registers, general: &[usize]) -> FoundStack {
-        self.walk(registers, general, WORK_OF_SAMPLE, |(walked, host), words, memory, code, language| {
+        self.walk(registers, general, Purpose::Sample, |(walked, host), words, memory, code, language| {
             let language = language.map(|language| {
                 language.of_instance(|guest, stacks| {
                     let mut own = [0; MAX_LANGUAGE_WORDS];
@@ -61,13 +70,13 @@ impl StackReader {
 
     /// Returns whether wasm is on the stack of a thread with these registers.
     pub(crate) fn is_in_wasm(&mut self, registers: Registers) -> bool {
-        self.walk(registers, &[], WORK_OF_SAMPLE, |_, words, _, _, _| !words.is_empty())
+        self.walk(registers, &[], Purpose::Look, |_, words, _, _, _| !words.is_empty())
     }
 
     /// Reads the stack of a thread with these registers, and those of all threads of its guest's language. `thread` and `state` are what it is
     /// called and does where the language does not say so. Empty if it is all the host's.
     pub(crate) fn dump(&mut self, registers: Registers, general: &[usize], thread: &str, state: &str) -> Dump {
-        self.walk(registers, general, WORK_OF_DUMP, |_, words, _, code, language| {
+        self.walk(registers, general, Purpose::Dump, |_, words, _, code, language| {
             let of_language = language
                 .and_then(|language| language.of_instance(|guest, stacks| stacks.threads(guest, code, words, state)));
             let origins = words.iter().filter_map(|word| match FrameWord(*word) {
@@ -82,16 +91,17 @@ impl StackReader {
         })
     }
 
-    /// Walks the wasm frames of a thread with these registers, and has `found` do the rest with them while the thread stands still. All of it
-    /// may take that much work.
+    /// Walks the wasm frames of a thread with these registers, and has `found` do the rest with them while the thread stands still. For samples the
+    /// host's own frames are unwound, if they are wanted.
     fn walk<R>(
         &mut self,
         registers: Registers,
         general: &[usize],
-        work: usize,
+        purpose: Purpose,
         found: impl FnOnce((WalkOutcome, HostFrames), &[u64], &Pages<'_>, &CodeReader<'_>, Option<RunningLanguage<'_>>) -> R,
     ) -> R {
         let Self { process, code, mappings, languages, .. } = self;
+        let work = if purpose == Purpose::Dump { WORK_OF_DUMP } else { WORK_OF_SAMPLE };
         let work = if process.is_own() { work.min(WORK_OF_OWN_SAMPLE) } else { work };
         let memory = Pages::new(process, work);
         let stack = mappings.iter().find(|range| range.contains(&registers.sp));
@@ -103,7 +113,9 @@ impl StackReader {
         let words = &words[..length];
         let code = code.read();
         #[cfg(feature = "host-frames")]
-        let host = self.host.as_mut().map_or_else(HostFrames::default, |host| {
+        let host = self.host.as_mut().filter(|_| purpose == Purpose::Sample);
+        #[cfg(feature = "host-frames")]
+        let host = host.map_or_else(HostFrames::default, |host| {
             host_frames::unwind(host, &memory, &code, registers, &walked, words.len())
         });
         #[cfg(not(feature = "host-frames"))]

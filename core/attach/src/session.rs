@@ -8,6 +8,8 @@ use crate::images::{FoundImage, FoundImages, Room};
 use crate::initial_data::InitialData;
 use crate::language::LanguageModule;
 use crate::layout::{Layout, RELEASES};
+#[cfg(feature = "host-frames")]
+use crate::maps::Mapping;
 use crate::options::Options;
 use crate::process::Process;
 use crate::program_files::{Language, ProgramFile, ProgramFiles};
@@ -348,7 +350,12 @@ impl Session {
         self.fibers.find(&self.reader.process, &mappings);
         #[cfg(feature = "host-frames")]
         if let Some(host) = &mut self.reader.host {
-            host_frames::look(host, &self.reader.process, &mappings);
+            let images = &self.images;
+            let is_image = |mapping: &Mapping| {
+                let before = images.range(..=mapping.range.start).next_back();
+                before.is_some_and(|(start, (image, _))| mapping.range.start < start + bytes(image).len())
+            };
+            host_frames::look(host, &self.reader.process, &mappings, is_image);
         }
         let stacks = mappings.into_iter().filter(|mapping| !mapping.is_executable);
         self.reader.mappings = stacks.map(|mapping| mapping.range).collect();

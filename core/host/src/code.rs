@@ -7,7 +7,6 @@ use framehop::{CacheNative, FrameAddress, Module, UnwindRegsNative, Unwinder, Un
 use object::ReadCache;
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use wlprof_plugin::SourceFrame;
@@ -27,7 +26,7 @@ const MAX_FRAMES: usize = 512;
 /// Bytes of a file that are compared with what is mapped: its headers, which mostly have an id of the build.
 const COMPARED: usize = 4096;
 
-/// What the kernel calls code that it gives to each process.
+/// The name of the code that the kernel maps into each process.
 const VDSO: &str = "[vdso]";
 
 /// Bytes of that.
@@ -36,10 +35,12 @@ const MAX_VDSO: usize = 64 << 10;
 /// Native code that a process has mapped.
 #[derive(Clone, Debug)]
 pub struct CodeMapping<'a> {
-    /// Where.
+    /// Its addresses.
     pub addresses: Range<usize>,
-    /// From where in its file on.
+    /// Offset in the file at which it begins.
     pub offset: u64,
+    /// The file's device and number.
+    pub file: ((u32, u32), u64),
     /// What the process calls the file.
     pub name: &'a str,
     /// Where the file's beginning is mapped.
@@ -94,16 +95,16 @@ pub enum UnwindEnd {
 /// ```
 ///
 /// # Accuracy
-/// Frames are as exact as the unwind tables (`.eh_frame`) that compilers write for exceptions. Code without them is unwound by frame pointers. What a
-/// debugger would find by `.debug_frame` is not looked for.
+/// Frames are as exact as the unwind tables (`.eh_frame`) that compilers write for exceptions. Code without them is unwound by frame pointers; if it has
+/// none either, callers may be missing without a mark. What a debugger would find by `.debug_frame` is not looked for.
 ///
 /// # Overhead
 /// The unwind tables of all files with code are kept in memory, some MB for a large program. A frame takes below a microsecond where its rule is known.
 ///
 /// # Security
 /// Files are opened by the names that the process has for them, and used if they begin as what it has mapped does. What they say is not trusted: frames
-/// may be wrong, and are no more than 512 from one entry into wasm to the next. No more than 256 MiB of unwind tables are kept. Files of more than 2 GiB,
-/// or with more debug information than that, have no names.
+/// may be wrong, and are no more than 512 from one entry into wasm to the next. No more than 256 MiB of unwind tables are kept. Files
+/// with more than 512 MiB of debug information have the names of symbols alone.
 pub struct HostCode {
     unwinder: UnwinderNative<Vec<u8>, framehop::MayAllocateDuringUnwind>,
     cache: CacheNative<framehop::MayAllocateDuringUnwind>,
@@ -115,7 +116,8 @@ pub struct HostCode {
 
 struct Mapped {
     end: usize,
-    name: String,
+    offset: u64,
+    file: ((u32, u32), u64),
     /// Bytes of its unwind tables.
     tables: usize,
     /// The file, and what is added to the addresses that it states. `None` if it is not to be had.
@@ -141,26 +143,26 @@ impl HostCode {
         &mut self,
         mappings: impl Iterator<Item = CodeMapping<'a>>,
         read: impl Fn(usize, &mut [u8]) -> bool,
-        open: impl Fn(&str) -> io::Result<File>,
+        open: impl Fn(&str) -> Option<File>,
     ) {
         let there: BTreeMap<usize, CodeMapping<'a>> =
             mappings.take(MAX_MAPPINGS).map(|mapping| (mapping.addresses.start, mapping)).collect();
         let is_gone = |start: &usize, mapped: &mut Mapped| {
-            let same = there
-                .get(start)
-                .is_some_and(|mapping| mapping.addresses.end == mapped.end && mapping.name == mapped.name);
-            !same
+            let now = there.get(start).map(|mapping| (mapping.addresses.end, mapping.offset, mapping.file));
+            now != Some((mapped.end, mapped.offset, mapped.file))
         };
         for (start, mapped) in self.mapped.extract_if(.., is_gone) {
             self.unwinder.remove_module(start as u64);
             self.tables -= mapped.tables;
+            // Rules are known by a number of 16 bits for all changes.
+            self.cache = CacheNative::new();
         }
         for (start, mapping) in there {
             if !self.mapped.contains_key(&start) {
                 let before = self.tables;
                 let object = self.add(&mapping, &read, &open);
-                let (end, name) = (mapping.addresses.end, mapping.name.to_owned());
-                self.mapped.insert(start, Mapped { end, name, tables: self.tables - before, object });
+                let CodeMapping { addresses: Range { end, .. }, offset, file, .. } = mapping;
+                self.mapped.insert(start, Mapped { end, offset, file, tables: self.tables - before, object });
             }
         }
     }
@@ -171,7 +173,7 @@ impl HostCode {
         &mut self,
         mapping: &CodeMapping<'_>,
         read: &impl Fn(usize, &mut [u8]) -> bool,
-        open: &impl Fn(&str) -> io::Result<File>,
+        open: &impl Fn(&str) -> Option<File>,
     ) -> Option<(u32, u64)> {
         let (start, end) = (mapping.addresses.start as u64, mapping.addresses.end as u64);
         let (tables, object) = if mapping.name == VDSO {
@@ -179,13 +181,13 @@ impl HostCode {
             read(mapping.addresses.start, &mut image).then_some(())?;
             (UnwindTables::read(&*image)?, NamedObject::new(VDSO, None))
         } else {
-            let file = open(mapping.name).ok()?;
+            let file = open(mapping.name)?;
             is_mapped(&file, mapping.header?, read).then_some(())?;
             let tables = UnwindTables::read(&ReadCache::new(&file))?;
             (tables, NamedObject::new(mapping.name, Some(file)))
         };
         let bias = start.wrapping_sub(tables.stated_address(mapping.offset)?);
-        self.tables = Some(self.tables + tables.bytes()).filter(|all| *all <= MAX_ALL_TABLES)?;
+        let in_use = Some(self.tables + tables.bytes()).filter(|all| *all <= MAX_ALL_TABLES)?;
         let known = self.objects.iter().position(|known| known.is(&object));
         let id = known.or_else(|| {
             (self.objects.len() < MAX_OBJECTS).then(|| {
@@ -193,6 +195,8 @@ impl HostCode {
                 self.objects.len() - 1
             })
         })?;
+        self.tables = in_use;
+        self.cache = CacheNative::new();
         self.unwinder.add_module(Module::new(mapping.name.to_owned(), start..end, bias, tables.sections));
         Some((id as u32, bias))
     }
@@ -236,7 +240,7 @@ impl HostCode {
         let Some(mut at) = first else { return (UnwindEnd::Root, None) };
         let mut registers = unwind_registers(registers);
         loop {
-            if ends(at.address() as usize) {
+            if ends(at.address_for_lookup() as usize) {
                 return (UnwindEnd::Reached, None);
             }
             if frames.len() == MAX_FRAMES {
@@ -322,7 +326,11 @@ mod tests {
             buffer.iter_mut().for_each(|of| *of = of.wrapping_add(byte));
             is_read
         };
-        code.look([CodeMapping { addresses, offset, name: &name, header }].into_iter(), read, |name| File::open(name));
+        code.look(
+            [CodeMapping { addresses, offset, file: ((0, 0), 1), name: &name, header }].into_iter(),
+            read,
+            |name| File::open(name).ok(),
+        );
         let mut names = Vec::new();
         code.frame(function as u64).into_iter().for_each(|frame| code.name(frame, &mut names));
         names
@@ -344,7 +352,7 @@ mod tests {
         let mut code = HostCode::default();
         let function = marked_function as fn() -> usize as usize;
         assert!(!name_of(&mut code, function, 0).is_empty());
-        code.look(std::iter::empty(), |_, _| false, |_| Err(io::ErrorKind::NotFound.into()));
+        code.look(std::iter::empty(), |_, _| false, |_| None);
         assert_eq!(code.frame(function as u64), None);
     }
 

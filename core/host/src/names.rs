@@ -1,16 +1,20 @@
 //! Names of native code: functions by symbols and debug information, with what was inlined.
 
+use crate::elf_file::ElfFile;
 use crate::symbol_table::SymbolTable;
-use addr2line::Loader;
-use object::{Object, ObjectSection, ReadCache};
+use addr2line::Context;
+use gimli::LittleEndian;
+use object::ReadCache;
+use object::read::ReadRef;
 use std::borrow::Cow;
 use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use wlprof_plugin::SourceFrame;
 
-/// Files and debug information that are read at most, in bytes.
-const MAX_BYTES: u64 = 2 << 30;
+/// Debug information that is read of a file, in bytes: of more there are the names of symbols.
+const MAX_DEBUG_INFORMATION: u64 = 512 << 20;
+
+type Reader = gimli::EndianArcSlice<LittleEndian>;
 
 /// A file with code, and what names the code.
 pub(crate) struct NamedObject {
@@ -26,8 +30,8 @@ enum Names {
     Unread(Option<File>),
     Read {
         symbols: SymbolTable,
-        /// What reads its debug information.
-        loader: Option<Box<Loader>>,
+        /// Its debug information, if it has any.
+        lines: Option<Box<Context<Reader>>>,
     },
 }
 
@@ -61,55 +65,57 @@ impl Names {
     /// Reads those of `file`, or, if what was stripped off it lies where systems put that, those.
     fn read(file: Option<&File>) -> Self {
         let debug_file = file.and_then(debug_file);
-        match debug_file.as_ref().or(file).filter(|file| is_small(file)) {
-            Some(file) => Self::Read {
-                symbols: SymbolTable::read(&ReadCache::new(file)),
-                // By the open file: another may have its name by now.
-                loader: Loader::new(format!("/proc/self/fd/{}", file.as_raw_fd())).ok().map(Box::new),
-            },
-            None => Self::Read { symbols: SymbolTable::default(), loader: None },
+        let cache = debug_file.as_ref().or(file).map(ReadCache::new);
+        let elf = cache.as_ref().and_then(ElfFile::parse);
+        Self::Read {
+            symbols: elf.as_ref().map(SymbolTable::read).unwrap_or_default(),
+            lines: elf.as_ref().and_then(lines).map(Box::new),
         }
     }
 
     fn append(&self, address: u64, out: &mut Vec<SourceFrame>) {
-        let Self::Read { symbols, loader } = self else { return };
-        let symbol = || symbols.function_at(address).map(Cow::into_owned);
-        let before = out.len();
-        if let Some(Ok(mut frames)) = loader.as_ref().map(|loader| loader.find_frames(address)) {
-            while let Ok(Some(frame)) = frames.next() {
-                let name = frame.function.and_then(|function| function.demangle().ok().map(Cow::into_owned));
-                let Some(name) = name.or_else(symbol) else { continue };
-                let location = frame.location.as_ref();
-                out.push(SourceFrame {
-                    file: location.and_then(|location| location.file).map(str::to_owned),
-                    line: location.and_then(|location| location.line),
-                    column: location.and_then(|location| location.column),
-                    ..function(name)
-                });
-            }
+        let Self::Read { symbols, lines } = self else { return };
+        // Debug information in other files is not looked for: the file says where these are.
+        let frames = lines.as_ref().and_then(|lines| lines.find_frames(address).skip_all_loads().ok());
+        // The last is the function itself, into which the others are inlined.
+        let mut is_named = false;
+        for frame in frames.into_iter().flat_map(|mut frames| std::iter::from_fn(move || frames.next().transpose())) {
+            is_named = false;
+            let Ok(frame) = frame else { break };
+            let Some(Ok(name)) = frame.function.map(|function| function.demangle().map(Cow::into_owned)) else {
+                continue;
+            };
+            is_named = true;
+            let location = frame.location.as_ref();
+            out.push(SourceFrame {
+                file: location.and_then(|location| location.file).map(str::to_owned),
+                line: location.and_then(|location| location.line),
+                column: location.and_then(|location| location.column),
+                ..function(name)
+            });
         }
-        if out.len() == before {
-            out.extend(symbol().map(function));
-        }
+        let symbol = symbols.function_at(address).filter(|_| !is_named);
+        out.extend(symbol.map(|symbol| function(symbol.into_owned())));
     }
+}
+
+/// The debug information of a file.
+fn lines<'d>(file: &ElfFile<'d, impl ReadRef<'d>>) -> Option<Context<Reader>> {
+    let mut left = MAX_DEBUG_INFORMATION;
+    let section = |id: gimli::SectionId| -> Result<Reader, ()> {
+        let bytes = file.bytes(id.name(), left).unwrap_or_default();
+        left -= bytes.len() as u64;
+        Ok(Reader::new(bytes.into(), LittleEndian))
+    };
+    Context::from_dwarf(gimli::Dwarf::load(section).ok()?).ok()
 }
 
 /// The file with the debug information that belongs to the build that `file` is of.
 fn debug_file(file: &File) -> Option<File> {
-    let cache = ReadCache::new(file);
-    let object = object::File::parse(&cache).ok()?;
-    let (first, rest) = object.build_id().ok()??.split_first()?;
+    let build_id = ElfFile::parse(&ReadCache::new(file))?.build_id()?;
+    let (first, rest) = build_id.split_first()?;
     let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
     File::open(format!("/usr/lib/debug/.build-id/{first:02x}/{rest}.debug")).ok()
-}
-
-/// Whether a file can be read in a while, and its debug information when it is unpacked.
-fn is_small(file: &File) -> bool {
-    let cache = ReadCache::new(file);
-    let Ok(object) = object::File::parse(&cache) else { return false };
-    let sections = object.sections().filter_map(|section| section.compressed_file_range().ok());
-    let unpacked = sections.map(|range| range.uncompressed_size).fold(0, u64::saturating_add);
-    file.metadata().is_ok_and(|file| file.len() <= MAX_BYTES) && unpacked <= MAX_BYTES
 }
 
 fn function(name: String) -> SourceFrame {

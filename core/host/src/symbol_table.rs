@@ -3,33 +3,30 @@
 //! addr2line takes the last symbol before an address, whatever its size. In files without local symbols, such as most libraries of a system, that
 //! would be another function.
 
+use crate::elf_file::ElfFile;
 use addr2line::demangle_auto;
 use object::read::ReadRef;
-use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use std::borrow::Cow;
 use std::ops::Range;
+
+/// The bytes that a table of symbols, or of their names, may have.
+const MAX_TABLE: u64 = 128 << 20;
 
 /// The functions of a file.
 #[derive(Default)]
 pub(crate) struct SymbolTable(Vec<(Range<u64>, String)>);
 
 impl SymbolTable {
-    /// Reads those of a file. It has none if it cannot be read.
-    pub(crate) fn read<'d>(file: impl ReadRef<'d>) -> Self {
-        let Ok(object) = object::File::parse(file) else { return Self::default() };
-        let symbols = object.symbols().chain(object.dynamic_symbols()).filter_map(|symbol| {
-            let is_function = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown) && symbol.is_definition();
-            let (start, name) = (symbol.address(), symbol.name().ok()?);
-            let is_named = is_function && !name.is_empty();
+    /// Reads those of a file.
+    pub(crate) fn read<'d, R: ReadRef<'d>>(file: &ElfFile<'d, R>) -> Self {
+        let tables = [(".symtab", ".strtab"), (".dynsym", ".dynstr")];
+        let symbols = tables.into_iter().flat_map(|(symbols, names)| file.functions(symbols, names, MAX_TABLE));
+        let ranges = symbols.filter_map(|(start, size, section, name)| {
             // Functions in assembly language may not say how long they are.
-            let section = || {
-                let section = object.section_by_index(symbol.section_index()?).ok()?;
-                Some(section.address().saturating_add(section.size()))
-            };
-            let end = if symbol.size() > 0 { Some(start.saturating_add(symbol.size())) } else { section() };
-            end.filter(|_| is_named).map(|end| (start..end, name.to_owned()))
+            let end = if size > 0 { start.checked_add(size) } else { file.end_of_section(section) };
+            Some((start..end?, name))
         });
-        let mut table: Vec<_> = symbols.collect();
+        let mut table: Vec<_> = ranges.collect();
         // Of those that begin in one place, the one that says how long it is.
         table.sort_by_key(|(range, _)| (range.start, range.end));
         table.dedup_by_key(|(range, _)| range.start);

@@ -158,17 +158,21 @@ fn work_between_sleeps_has_its_share_where_processors_are_scarce() {
 fn a_hosts_own_frames_are_around_those_of_its_guest() {
     let place = Place::new();
     let host = Host::of(&place, fixture("c-shares.wasm").to_str().unwrap());
-    check_host_frames(&recording(&place, &host, &["--host-frames"]), "wasmtime::");
+    check_host_frames(&recording(&place, &host, &["--host-frames"]), "wasmtime::", false);
 }
 
-/// Checks that stacks of a guest with three units of work to one go on to the root of the host's thread, through a function of this name.
-pub(crate) fn check_host_frames(recording: &Recording, entry: &str) {
+/// Checks that stacks of a guest with three units of work to one go on to the root of the host's thread, through a function of this name, or are cut
+/// beyond that function.
+pub(crate) fn check_host_frames(recording: &Recording, entry: &str, is_cut: bool) {
     let shares = Shares::of(innermost_functions(recording));
     shares.near("heavy", 75.0, POINTS).unwrap();
     let is_whole = |sample: &Sample| {
         let frames: Vec<_> = recording.frames_of(sample.stack).collect();
         let is_host = |origin| matches!(origin, Origin::Native { .. } | Origin::Truncated);
         let native = frames.iter().rev().take_while(|frame| is_host(frame.origin));
+        if !is_cut && frames.last().is_some_and(|root| root.origin == Origin::Truncated) {
+            return false;
+        }
         let mut names = native.flat_map(|frame| &frame.lines).map(|line| &recording.functions[line.function as usize]);
         names.any(|function| function.name.contains(entry))
     };

@@ -321,19 +321,20 @@ fn embedders_see_components() {
         let run = instance.get_export_index(&mut store, Some(&interface), "run").unwrap();
         let run = instance.get_typed_func::<(), (Result<(), ()>,)>(&mut store, run).unwrap();
         // How many samples a run has depends on the machine.
-        let recording = (0..50).find_map(|_| {
+        let is_of_work = |stack: &Vec<&str>| stack.ends_with(&["[component adapter]", "work", "hash"]);
+        let recording = (0..1000).find_map(|_| {
             let returned = match is_async {
                 true => runtime.block_on(run.call_async(&mut store, ())),
                 false => run.call(&mut store, ()),
             };
             assert_eq!(returned.unwrap(), (Ok(()),));
             let snapshot = profiler.snapshot().unwrap();
-            (stacks(snapshot.recording()).len() > 50).then(|| snapshot.recording().clone())
+            let stacks = stacks(snapshot.recording());
+            (stacks.len() > 50 && stacks.iter().any(is_of_work)).then(|| snapshot.recording().clone())
         });
         let recording = recording.expect("it is sampled");
         let stacks = stacks(&recording);
         assert!(stacks.iter().all(|stack| stack.starts_with(&["run"])), "{stacks:?}");
-        assert!(stacks.iter().any(|stack| stack.ends_with(&["[component adapter]", "work", "hash"])), "{stacks:?}");
         assert!(recording.truncated.is_empty(), "{:?}", recording.truncated);
         // The first that there is: `inner`'s.
         assert!(recording.stores[0].memory.iter().all(|size| size.bytes == 2 << 16), "{:?}", recording.stores[0]);

@@ -58,7 +58,7 @@ fn frames_of_hosts_are_around_those_of_guests() {
             true => ("wasmtime::runtime::func::invoke_wasm_and_catch_traps", "[truncated]"),
             false => ("wasmtime_func_call", "_start"),
         };
-        attach::check_host_frames(&recording, entry);
+        attach::check_host_frames(&recording, entry, is_cut);
         let roots = recording.samples().map(|sample| recording.lines_of(sample.stack).last().unwrap().function);
         let roots: BTreeSet<&str> = roots.map(|function| &*recording.functions[function as usize].name).collect();
         assert!(roots.contains(root), "{roots:?}");

@@ -86,7 +86,7 @@ fn check(test: &str, captured: &Captured, entries: usize, run: impl Fn() + Send 
         wait_until("there are samples of host code", || {
             let own = window.snapshot().unwrap().of_label("test", test);
             stacks = stacks_above(own.recording(), "::work_of_host");
-            !stacks.is_empty()
+            !stacks.is_empty() && own.recording().samples().count() > 200
         });
         let mut backtrace = captured.lock().unwrap().clone().unwrap();
         let own = backtrace.iter().position(|name| name.ends_with("::work_of_host")).unwrap();
