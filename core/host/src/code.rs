@@ -99,7 +99,7 @@ pub enum UnwindEnd {
 /// none either, callers may be missing without a mark. What a debugger would find by `.debug_frame` is not looked for.
 ///
 /// # Overhead
-/// The unwind tables of all files with code are kept in memory, some MB for a large program. A frame takes below a microsecond where its rule is known.
+/// The unwind tables of all files with code are kept in memory, some MB for a large program.
 ///
 /// # Security
 /// Files are opened by the names that the process has for them, and used if they begin as what it has mapped does. What they say is not trusted: frames
@@ -266,7 +266,7 @@ impl HostCode {
 
     /// Appends what a frame is called, innermost inlined first. Code without symbols is called by its file. Nothing if there is no such file.
     ///
-    /// Symbols and debug information of a file are read when the first of its frames is named: a second for some 100 MB.
+    /// Symbols and debug information of a file are read when the first of its frames is named.
     pub fn name(&mut self, frame: HostFrame, out: &mut Vec<SourceFrame>) {
         if let Some(object) = self.objects.get_mut(frame.object as usize) {
             object.name(frame.address, out);

@@ -62,7 +62,7 @@ struct Sampler {
 }
 
 impl Profiler {
-    /// Looks at threads 100 times a second, and samples those that run then or wait for a processor.
+    /// Looks at threads 100 times a second, and samples those that run then.
     ///
     /// # Errors
     /// [`AttachError`] if the system does not show this process to itself, or if there is no signal left.
