@@ -45,7 +45,7 @@ impl Recording {
     }
 
     /// Leaves out what no sample and no host call refers to, of all tables but those of stores and threads.
-    fn keep_used(&mut self) {
+    pub(super) fn keep_used(&mut self) {
         let mut used = UsedNumbers {
             stacks: vec![false; self.stacks.len()],
             frames: vec![false; self.frames.len()],

@@ -15,6 +15,9 @@ pub struct WindowOf {
     pub until_ns: u64,
     /// Whose time.
     pub clock: Clock,
+    /// It follows a window that ended where it begins. Samples of before that were recorded after the other was made are of this one, so that of
+    /// windows that follow each other each sample is in one. The number is what [`Recorder::recorded`](crate::Recorder::recorded) gave then.
+    pub follows: Option<u64>,
 }
 
 /// What `sample` is if samples stand for time of `clock`; it may have been taken for one who wants waits, too.
@@ -32,8 +35,12 @@ pub(super) struct Recent {
     tables: Vec<u8>,
     /// What ended before is not kept; `None` if no samples are.
     from_ns: Option<u64>,
-    /// Threads and their samples.
-    samples: VecDeque<(u32, Samples)>,
+    /// Threads and their samples, and the number of each block.
+    samples: VecDeque<(u32, Samples, u64)>,
+    /// Blocks of samples that have come.
+    recorded: u64,
+    /// Blocks from this number on are kept whenever their samples were taken: a window has begun since that follows another.
+    late_from: Option<u64>,
     /// Threads and their host calls.
     host_calls: VecDeque<(u32, HostCallSpan)>,
     /// Sizes of the stores' memories, each with the last one before what is kept.
@@ -53,12 +60,25 @@ impl Recent {
         for block in blocks {
             other.take(&block, &block_bytes(&block)?);
         }
+        // What has come since a window began is not known any more: it counts as of before, so that no sample is in two windows.
+        other.samples.iter_mut().for_each(|(_, _, number)| *number = 0);
+        other.recorded = self.recorded;
         Ok(other)
     }
 
     /// What ended before is not kept; `None` if no samples are.
     pub(super) fn first_ns(&self) -> Option<u64> {
         self.from_ns
+    }
+
+    /// Keeps blocks from that number on, whenever their samples were taken.
+    pub(super) fn keep_late(&mut self, number: u64) {
+        self.late_from = Some(number);
+    }
+
+    /// How many blocks of samples have come.
+    pub(super) fn recorded(&self) -> u64 {
+        self.recorded
     }
 
     /// Size of the tables.
@@ -72,7 +92,8 @@ impl Recent {
             Block::Samples(thread, packed) => {
                 let mut samples = Samples::default();
                 if self.from_ns.is_some() && samples.add_block(packed.clone(), |_| true) {
-                    self.samples.push_back((*thread, samples));
+                    self.samples.push_back((*thread, samples, self.recorded));
+                    self.recorded += 1;
                 }
             }
             Block::HostCalls(thread, calls) if self.from_ns.is_some() => {
@@ -97,7 +118,11 @@ impl Recent {
     pub(super) fn keep_from(&mut self, from_ns: Option<u64>) {
         self.from_ns = from_ns;
         let is_kept = |end_ns: u64| from_ns.is_some_and(|from_ns| end_ns >= from_ns);
-        self.samples.retain(|(_, samples)| samples.iter().any(|sample| is_kept(sample.time_ns)));
+        let late_from = self.late_from.filter(|_| from_ns.is_some());
+        self.samples.retain(|(_, samples, number)| {
+            late_from.is_some_and(|late_from| *number >= late_from)
+                || samples.iter().any(|sample| is_kept(sample.time_ns))
+        });
         self.host_calls.retain(|(_, call)| is_kept(call.end_ns));
         let stores: Vec<StoreId> = self.memories.keys().copied().collect();
         stores.into_iter().for_each(|store| self.keep_sizes(store));
@@ -150,16 +175,17 @@ impl Recent {
     /// # Errors
     /// If it is too large.
     pub(super) fn window(&self, window: &WindowOf, end: impl FnOnce(u64, u64) -> End) -> io::Result<Vec<u8>> {
-        let WindowOf { from_ns, until_ns, clock } = *window;
+        let WindowOf { from_ns, until_ns, clock, follows } = *window;
         let (mut count, mut weight_ns) = (0, 0);
         let mut threads: BTreeMap<u32, (Samples, Vec<HostCallSpan>)> = BTreeMap::new();
-        for (thread, samples) in &self.samples {
+        for (thread, samples, number) in &self.samples {
             let (window, _) = threads.entry(*thread).or_default();
-            for sample in samples.iter().filter(|sample| (from_ns..until_ns).contains(&sample.time_ns)) {
+            let first_ns = if follows.is_some_and(|recorded| *number >= recorded) { 0 } else { from_ns };
+            for sample in samples.iter().filter(|sample| (first_ns..until_ns).contains(&sample.time_ns)) {
                 let Some(sample) = on(clock, sample) else { continue };
                 count += 1;
                 weight_ns += sample.period_ns;
-                window.push(Sample { time_ns: sample.time_ns - from_ns, ..sample });
+                window.push(Sample { time_ns: sample.time_ns.saturating_sub(from_ns), ..sample });
             }
         }
         for (thread, call) in &self.host_calls {
@@ -215,7 +241,7 @@ mod tests {
     }
 
     fn window(recorder: &mut Recorder, from_ns: u64, until_ns: u64, clock: Clock) -> Recording {
-        let window = WindowOf { from_ns, until_ns, clock };
+        let window = WindowOf { from_ns, until_ns, clock, follows: None };
         let end = |count, weight_ns| {
             let ticks = TickCounts { fired: count, sampled: count, ..TickCounts::default() };
             (Meta { unsampled_ns: weight_ns, ..Meta::default() }, ticks)
@@ -241,6 +267,24 @@ mod tests {
             "tables are whole"
         );
         assert_eq!(samples(&window(&mut recorder, 10, 20, Clock::Wall)), [(0, 5)], "the end is not in it");
+    }
+
+    #[test]
+    fn of_windows_that_follow_each_other_each_sample_is_in_one() {
+        let mut recorder = recorder(Some(0));
+        let first = window(&mut recorder, 0, 25, Clock::Wall);
+        let follows = Some(recorder.recorded());
+        // It was taken in the first one, in a host call that has returned since.
+        let (track, stack) = (recorder.track(0, "t", 7), 0);
+        let late =
+            |time_ns| Sample { time_ns, cpu_delta_ns: 1, period_ns: 1, stack, state: State::Guest, labels: None };
+        recorder.sample(track, 0, late(12));
+        recorder.sample(track, 0, late(40));
+        let of = WindowOf { from_ns: 25, until_ns: 50, clock: Clock::Wall, follows };
+        let end = |sampled, _| (Meta::default(), TickCounts { fired: sampled, sampled, ..TickCounts::default() });
+        let second = file::read(&recorder.window(&of, end, Vec::new()).unwrap()).unwrap();
+        assert_eq!(samples(&first), [(10, 5), (20, 8)]);
+        assert_eq!(samples(&second), [(5, 9), (0, 1), (15, 1)]);
     }
 
     #[test]

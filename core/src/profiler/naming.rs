@@ -39,6 +39,14 @@ impl Naming {
     /// If sampling is over.
     pub(super) fn named(&mut self, session: &Session, window: &Window) -> io::Result<Recording> {
         let end = window.until_now()?;
+        self.named_until(session, window, end)
+    }
+
+    /// What was sampled in `window` up to `end`, with names.
+    ///
+    /// # Errors
+    /// If sampling is over.
+    pub(super) fn named_until(&mut self, session: &Session, window: &Window, end: WindowEnd) -> io::Result<Recording> {
         let _ids = session.hold_ids();
         let recorded = self.recording(session, window, end)?;
         // Frames that no sample is of may be of a module that has gone, whose id is another's by now.

@@ -37,6 +37,20 @@ impl OpenWindow {
         Ok(Snapshot::of(naming.named(session, &self.window)?))
     }
 
+    /// Returns what was sampled so far, and begins a window where this one ends: of windows that follow each other so, each sample is in one.
+    ///
+    /// # Errors
+    /// If the thread that records has failed. This window is over then.
+    pub fn next(self) -> wasmtime::Result<(Snapshot, Self)> {
+        let Inner { session, naming, .. } = &*self.profiler.0;
+        let end = self.window.until_now()?;
+        let next = self.window.following(&end);
+        let mut naming = naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = Snapshot::of(naming.named_until(session, &self.window, end)?);
+        drop(naming);
+        Ok((snapshot, Self::new(next, self.profiler.clone())))
+    }
+
     /// Returns what was sampled so far, as the bytes of a recording whose wasm frames have no names yet.
     ///
     /// This is for naming them in another process, or not at all. [`RawRecording`](wlprof_recording::RawRecording) reads it.

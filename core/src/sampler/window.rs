@@ -30,13 +30,18 @@ pub(crate) struct Window {
     from_ns: u64,
     before: SlotTotals,
     truncated: BTreeMap<Truncation, u64>,
+    /// The window that it follows, if it does.
+    follows: Option<u64>,
     demand: Option<Demand>,
 }
 
 /// Where a window is looked at.
+#[derive(Clone)]
 pub(crate) struct WindowEnd {
     until_ns: u64,
     after: SlotTotals,
+    truncated: BTreeMap<Truncation, u64>,
+    recorded: u64,
 }
 
 /// Samples are taken for the whole of a session that samples on demand, until this is dropped.
@@ -116,6 +121,17 @@ impl Session {
         Ok(self.open(&mut recorder, &mut kept, threads, self.clock(), mark))
     }
 
+    /// Begins a window where what is kept begins, or now if nothing of the past is, with samples that stand for time of the session's own clock.
+    ///
+    /// # Errors
+    /// Why there is none, in words for the user.
+    #[cfg(feature = "push")]
+    pub(crate) fn window_of_all(self: &Arc<Self>) -> Result<Window, String> {
+        let Ok(mut window) = self.last(Duration::MAX) else { return self.window(self.clock()) };
+        window.demand = Some(Demand::new(&window.threads, window.clock));
+        Ok(window)
+    }
+
     /// Has samples be taken, by the session's own clock, whether a window is open or not; `None` if it is not started.
     pub(crate) fn sample(&self) -> Option<Sampling> {
         let sampler = self.started().clone()?;
@@ -154,7 +170,7 @@ impl Session {
         let Mark { time_ns: from_ns, totals: before, truncated } = from;
         kept.open(from_ns);
         recorder.keep_from(kept.first_ns(from_ns));
-        Window { session: self.clone(), threads, clock, from_ns, before, truncated, demand: None }
+        Window { session: self.clone(), threads, clock, from_ns, before, truncated, follows: None, demand: None }
     }
 
     /// Whether a guest has begun, so that there are windows to be had.
@@ -201,10 +217,25 @@ impl Window {
         let after = self.threads.totals_at(&self.threads.clocks());
         let until_ns = self.now_ns();
         self.threads.flush.wait(|| self.threads.wake_drain());
-        match self.threads.drain_failure() {
-            Some(why) => Err(io::Error::other(why)),
-            None => Ok(WindowEnd { until_ns, after }),
+        if let Some(why) = self.threads.drain_failure() {
+            return Err(io::Error::other(why));
         }
+        let mut recorder = self.session.shared.recorder();
+        Ok(WindowEnd { until_ns, after, truncated: recorder.truncated_counts(), recorded: recorder.recorded() })
+    }
+
+    /// Begins a window where this one was looked at: what is recorded after that is of the new one.
+    pub(crate) fn following(&self, end: &WindowEnd) -> Self {
+        let mut recorder = self.session.shared.recorder();
+        let mut kept = self.session.shared.kept();
+        let WindowEnd { until_ns, after, truncated, recorded } = end.clone();
+        let mark = Mark { time_ns: until_ns, totals: after, truncated };
+        recorder.keep_late(recorded);
+        let mut window = self.session.open(&mut recorder, &mut kept, self.threads.clone(), self.clock, mark);
+        drop((recorder, kept));
+        window.follows = Some(recorded);
+        window.demand = self.demand.is_some().then(|| Demand::new(&self.threads, self.clock));
+        window
     }
 
     /// What was sampled in it up to `end`, as the bytes of a recording without the symbols of wasm frames. What of its names only the
@@ -213,11 +244,11 @@ impl Window {
     /// # Errors
     /// If sampling is over.
     pub(crate) fn recording(&self, end: WindowEnd, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
-        let WindowEnd { until_ns, after } = end;
+        let WindowEnd { until_ns, after, truncated, .. } = end;
         let notes = self.name(names);
-        let window = WindowOf { from_ns: self.from_ns, until_ns, clock: self.clock };
+        let window = WindowOf { from_ns: self.from_ns, until_ns, clock: self.clock, follows: self.follows };
         let mut recorder = self.session.shared.recorder();
-        let truncated = recorder.truncated_counts().into_iter().filter_map(|(reason, count)| {
+        let truncated = truncated.into_iter().filter_map(|(reason, count)| {
             let more = count - self.truncated.get(&reason).copied().unwrap_or(0);
             (more > 0).then_some((reason, more))
         });

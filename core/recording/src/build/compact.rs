@@ -43,7 +43,7 @@ impl Recorder {
             return None;
         }
         let recent = self.journal.only_recent()?;
-        let everything = WindowOf { from_ns: 0, until_ns: u64::MAX, clock: Clock::Wall };
+        let everything = WindowOf { from_ns: 0, until_ns: u64::MAX, clock: Clock::Wall, follows: None };
         let bytes = recent.window(&everything, |_, _| End::default()).ok()?;
         let mut raw = RawRecording::read(&mut &bytes[..]).ok()?;
         // Blocks have gone that are old as a whole; what is written now is put together in larger ones.
@@ -109,7 +109,7 @@ mod tests {
     }
 
     fn window(recorder: &mut Recorder, from_ns: u64) -> Recording {
-        let window = WindowOf { from_ns, until_ns: u64::MAX, clock: Clock::Wall };
+        let window = WindowOf { from_ns, until_ns: u64::MAX, clock: Clock::Wall, follows: None };
         let end = |_, _| (Meta::default(), TickCounts::default());
         file::read(&recorder.window(&window, end, Vec::new()).unwrap()).unwrap()
     }

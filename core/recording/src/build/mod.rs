@@ -335,6 +335,17 @@ impl Recorder {
         })
     }
 
+    /// Returns how many blocks of samples are kept or were: what a window that follows one made now has as [`WindowOf::follows`].
+    pub fn recorded(&mut self) -> u64 {
+        self.write();
+        self.journal.recent().map_or(0, |recent| recent.recorded())
+    }
+
+    /// Keeps samples that come from here on for the window that follows, whenever they were taken. `recorded` is what [`Recorder::recorded`] gave.
+    pub fn keep_late(&mut self, recorded: u64) {
+        self.journal.recent().into_iter().for_each(|recent| recent.keep_late(recorded));
+    }
+
     /// Distinct stacks so far.
     pub fn stack_count(&self) -> usize {
         self.stacks.len()
