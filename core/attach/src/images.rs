@@ -105,6 +105,12 @@ impl FoundImages {
     }
 }
 
+/// Returns whether one of these mappings is code of an image. It reads next to nothing.
+pub(crate) fn has_image(process: &Process, mappings: &[Mapping]) -> bool {
+    let is_code = |number: &usize| mappings[*number].is_executable;
+    (0..mappings.len()).filter(is_code).any(|number| header_before(process, &mappings[..=number]).is_some())
+}
+
 /// Finds the header of the image whose code is the last one of these mappings, and its address.
 fn header_before(process: &Process, mappings: &[Mapping]) -> Option<(usize, [u8; HEADER])> {
     let [.., before, code] = mappings else { return None };

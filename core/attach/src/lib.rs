@@ -28,6 +28,7 @@ mod pages;
 mod process;
 mod processors;
 mod program_files;
+mod rate_limit;
 mod reading;
 mod sampled;
 mod samples;
@@ -49,6 +50,7 @@ mod thread;
 mod tracer;
 mod weights;
 mod window;
+mod window_names;
 
 pub use failure::AttachError;
 pub use files::named_files;
@@ -56,10 +58,12 @@ pub use hosts::{Host, Hosts};
 pub use options::Options;
 pub use process::Process;
 pub use program_files::{Language, ProgramFile};
+pub use rate_limit::RateLimit;
 pub use samples::{Labels, ThreadLabels};
 pub use session::{Session, SessionOutcome};
 pub use shared::SharedSession;
 pub use window::{Progress, Window};
+pub use window_names::WindowNames;
 
 /// Returns the number that the kernel has for this thread: the one by which [`Session::label_threads`] asks.
 pub fn thread_id() -> i32 {

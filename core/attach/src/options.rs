@@ -1,5 +1,7 @@
 //! How a process is to be sampled.
 
+use crate::rate_limit::RateLimit;
+use std::time::Duration;
 use wlprof_recording::Clock;
 
 /// How a process is to be sampled.
@@ -16,6 +18,10 @@ pub struct Options {
     pub clock: Clock,
     /// The part of its time for which a thread may stand still, from 0.0001 to 1. The rate is lowered to keep it.
     pub max_overhead: f64,
+    /// How often images are looked for that have come or gone, which reads all mappings of the process.
+    pub look_every: Duration,
+    /// A limit of the rate that others share, and that may change.
+    pub limit: Option<RateLimit>,
     /// Has stacks with wasm show the host's own frames as well: above the guest's, between entries into wasm, and within host calls.
     ///
     /// # Accuracy
@@ -46,6 +52,8 @@ impl Default for Options {
             rate_hz: 100.0,
             clock: Clock::Cpu,
             max_overhead: 0.02,
+            look_every: Duration::from_millis(500),
+            limit: None,
             #[cfg(feature = "host-frames")]
             host_frames: false,
         }
@@ -55,7 +63,6 @@ impl Default for Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn options_beyond_bounds_count_as_these() {

@@ -1,6 +1,7 @@
 //! A process, as the kernel shows it: its memory, its mappings, its threads.
 
 use crate::failure::AttachError;
+use crate::images::has_image;
 use crate::maps::{Mapping, parse_mappings};
 use std::fs::{self, File};
 use std::io;
@@ -53,6 +54,14 @@ impl Process {
     /// Returns its number.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Returns whether code of Wasmtime's is in it now. It is quicker than to find all of that.
+    ///
+    /// # Errors
+    /// If the process has ended.
+    pub fn runs_wasmtime(&self) -> io::Result<bool> {
+        Ok(has_image(self, &self.mappings()?))
     }
 
     /// Fills `buffer` with its memory from `address` on. `false` if not all of it is there.

@@ -4,6 +4,7 @@
 
 use crate::failure::AttachError;
 use crate::processors::Processors;
+use crate::rate_limit::RateLimit;
 use crate::sampled::{ReadStack, SampledThread, SamplingContext};
 use crate::session::Session;
 use crate::stopper::{Event, Halt, Stopper};
@@ -17,7 +18,7 @@ use std::io;
 use std::time::{Duration, Instant};
 use wlprof_recording::Clock;
 
-/// How often threads that have come and images that have come or gone are looked for.
+/// How often threads that have come are looked for.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// How long naming what was found may take at a time.
@@ -88,8 +89,11 @@ impl<'s> Sampling<'s> {
     /// [`AttachError`] if it may not be traced.
     pub(crate) fn sample_until(&mut self, ends: impl Fn() -> bool) -> Result<(), AttachError> {
         let options = &self.session.options;
-        let (wanted, max_overhead) = (Duration::from_secs_f64(1.0 / options.rate_hz), options.max_overhead);
-        let (mut period, mut next) = (self.session.period.unwrap_or(wanted), Instant::now());
+        let (most, max_overhead, limit) = (options.rate_hz, options.max_overhead, options.limit.clone());
+        let look_every = options.look_every;
+        let wanted =
+            || Duration::from_secs_f64(1.0 / most).max(limit.as_ref().map_or(Duration::ZERO, RateLimit::period));
+        let (mut period, mut next) = (self.session.period.unwrap_or_else(wanted), Instant::now());
         let mut usual = 0;
         let is_own = self.session.reader.process.is_own();
         while !ends() && (is_own || !self.threads.is_empty()) {
@@ -113,15 +117,18 @@ impl<'s> Sampling<'s> {
                 self.processors.move_on();
             }
             self.session.instants += 1;
-            period = self.session.stops.next_period(wanted, max_overhead);
+            period = self.session.stops.next_period(wanted(), max_overhead);
             self.session.period = Some(period);
             if self.session.looked.elapsed() > LOOK_AGAIN {
                 // No thread may stand still for as long as that takes. One that does not stop keeps all others from being sampled only now
                 // and then.
                 let is_late = self.session.looked.elapsed() > LOOK_AT_LAST;
                 let is_done = self.wait_for(if is_late { LONGEST_BREAK } else { Duration::ZERO }, Stopper::is_done);
-                if is_done && !self.is_there() {
-                    break;
+                if is_done && self.session.looked_for_images.elapsed() >= look_every {
+                    self.session.looked_for_images = Instant::now();
+                    if !self.is_there() {
+                        break;
+                    }
                 }
                 if is_done || is_late {
                     self.session.looked = Instant::now();

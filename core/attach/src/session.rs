@@ -83,9 +83,10 @@ pub struct Session {
     /// How long after that it was sampled last.
     lasted: Duration,
     pub(crate) stops: Stops,
-    /// Time between instants, as it was at the last one, and when images were last looked for: sampling goes on with both.
+    /// Time between instants, as it was at the last one, and when threads and images were last looked for: sampling goes on with these.
     pub(crate) period: Option<Duration>,
     pub(crate) looked: Instant,
+    pub(crate) looked_for_images: Instant,
     pub(crate) instants: u64,
     /// Threads that could not be looked at, since there were too many.
     pub(crate) unopened: usize,
@@ -156,6 +157,7 @@ impl Session {
             stops: Stops::default(),
             period: None,
             looked: Instant::now(),
+            looked_for_images: Instant::now(),
             instants: 0,
             unopened: 0,
             published: Arc::default(),

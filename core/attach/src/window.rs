@@ -57,6 +57,11 @@ pub struct Progress {
 }
 
 impl Window {
+    /// Returns what time its samples stand for.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// Returns how long it has been open.
     pub fn elapsed(&self) -> Duration {
         self.opened.elapsed()
@@ -111,7 +116,7 @@ impl Session {
         self.name(NAMING);
         #[cfg(feature = "host-frames")]
         self.name_host_frames();
-        let of = WindowOf { from_ns: window.from_ns, until_ns, clock: window.clock };
+        let of = WindowOf { from_ns: window.from_ns, until_ns, clock: window.clock, follows: None };
         let truncated = self.samples.recorder.truncated_counts().into_iter().filter_map(|(reason, count)| {
             let more = count - window.truncated.get(&reason).copied().unwrap_or(0);
             (more > 0).then_some((reason, more))

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
-use wlprof_attach::{AttachError, Options, Process, ProgramFile, Progress, Session, SharedSession, Window};
+use wlprof_attach::{
+    AttachError, Options, Process, ProgramFile, Progress, Session, SharedSession, Window, WindowNames,
+};
 use wlprof_languages::BUILT_IN;
-use wlprof_module::{ModuleImage, parse_binary};
-use wlprof_recording::{Journal, RawRecording, Recording};
-use wlprof_symbols::Symbols;
+use wlprof_module::parse_binary;
+use wlprof_recording::{Journal, Recording};
 
 /// Samples the threads of this process that run WebAssembly, until the last clone of it and the last of its [`OpenWindow`]s is dropped.
 ///
@@ -47,8 +48,7 @@ pub struct Profiler(Arc<Inner>);
 
 struct Inner {
     session: Arc<SharedSession>,
-    /// What names frames, and the modules that it knows.
-    symbols: Mutex<(Symbols, Vec<Arc<ModuleImage>>)>,
+    names: Mutex<WindowNames>,
     clock: wlprof_recording::Clock,
     sampler: Mutex<Option<Sampler>>,
     /// Why sampling has ended by itself.
@@ -80,7 +80,7 @@ impl Profiler {
         session.label_threads(labels::of_thread);
         let inner = Inner {
             session: Arc::new(SharedSession::new(session)),
-            symbols: Mutex::default(),
+            names: Mutex::default(),
             clock,
             sampler: Mutex::new(None),
             failure: Arc::default(),
@@ -171,30 +171,6 @@ impl Inner {
             let _ = thread.join();
         }
     }
-
-    /// Names what was sampled in a window. Names are found once for all windows.
-    fn named(&self, window: &Window) -> io::Result<Recording> {
-        self.check()?;
-        let (recording, modules, programs, siblings) = self.session.look(|session| {
-            let (modules, programs) = (session.modules().to_vec(), session.programs().to_vec());
-            let siblings = session.siblings().to_vec();
-            session.recording(window).map(|recording| (recording, modules, programs, siblings))
-        })??;
-        let (symbols, named) = &mut *lock(&self.symbols);
-        // Another module may have the id of one that no sample is of any more.
-        let is_new = |id: &usize| !named.get(*id).is_some_and(|known| Arc::ptr_eq(known, &modules[*id]));
-        for id in 0..modules.len() {
-            let siblings = siblings.get(id).map_or(&[][..], Vec::as_slice).iter().map(|sibling| *sibling as usize);
-            if is_new(&id) || siblings.clone().any(|sibling| is_new(&sibling)) {
-                let walked_by = siblings.clone().find(|sibling| programs.get(*sibling).is_some_and(Option::is_some));
-                symbols.set(id, modules[id].clone(), programs[id].clone(), walked_by);
-            }
-        }
-        *named = modules;
-        // Frames that no sample is of may be of a module that has gone, whose id is another's by now.
-        let raw = RawRecording::read(&mut &*recording).map_err(io::Error::other)?.with_used_frames();
-        Ok(symbols.name(raw, |_| ()))
-    }
 }
 
 impl Drop for Inner {
@@ -235,7 +211,21 @@ impl OpenWindow {
     /// Why sampling has ended by itself, if it has.
     pub fn recording(&self) -> io::Result<Recording> {
         let window = self.window.as_ref().ok_or(io::ErrorKind::Other)?;
-        self.profiler.0.named(window)
+        let Inner { session, names, .. } = &*self.profiler.0;
+        self.profiler.0.check()?;
+        session.named(window, &mut lock(names))
+    }
+
+    /// Returns what was sampled in the window so far, and begins one where it ends: of windows that follow each other so, each sample is in one.
+    ///
+    /// # Errors
+    /// Why sampling has ended by itself, if it has. The window is over then.
+    pub fn next(mut self) -> io::Result<(Recording, Self)> {
+        let window = self.window.take().ok_or(io::ErrorKind::Other)?;
+        let Inner { session, names, .. } = &*self.profiler.0;
+        self.profiler.0.check()?;
+        let (recording, next) = session.next_window(window, &mut lock(names))?;
+        Ok((recording, Self { window: Some(next), profiler: self.profiler.clone() }))
     }
 }
 

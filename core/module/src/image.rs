@@ -302,6 +302,12 @@ impl ModuleImage {
         self.sections.imports.len() as u32
     }
 
+    /// Returns whether `other` has the same bytes, and neither has a debug file nor was rewritten: all that is said of one holds for the other.
+    pub fn is_same_module(&self, other: &Self) -> bool {
+        let is_plain = |image: &Self| image.debug.is_none() && image.rewritten.is_none();
+        is_plain(self) && is_plain(other) && self.bytes == other.bytes
+    }
+
     /// The `build_id` section in hex, or else a hash of the code section: what tells builds of a module apart.
     pub fn build_id(&self) -> String {
         self.own_build_id().unwrap_or_else(|| {

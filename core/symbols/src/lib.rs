@@ -5,12 +5,15 @@
 mod advice;
 mod program_names;
 mod source_map;
+mod tables;
 
 pub use program_names::ProgramNames;
+pub use tables::SharedTables;
 
 use source_map::SourceMap;
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+use tables::SharedModule;
 use wasmparser::Operator;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{Category, FrameKey, ModuleView, Program, SourceFrame, WasmFrame};
@@ -45,7 +48,7 @@ pub fn rename(
         }
     });
     for (&id, &module) in of {
-        let symbolizer = &symbols.0[module as usize];
+        let symbolizer = &symbols.modules[module as usize];
         // What was said for want of these symbols is not true any more.
         let advice = without_debug_information(symbolizer.image.name());
         recording.meta.notes.retain(|note| !note.contains(&advice));
@@ -94,18 +97,28 @@ fn named(function: &str) -> SourceFrame {
 
 /// Names frames: of recordings, or one by one.
 #[derive(Default)]
-pub struct Symbols(Vec<Symbolizer>);
+pub struct Symbols {
+    modules: Vec<Symbolizer>,
+    tables: SharedTables,
+}
 
 impl Symbols {
     /// Reads the names and debug information of the modules of a program. `programs` are what languages know of them.
     pub fn new(modules: &[Arc<ModuleImage>], programs: Vec<Option<Arc<dyn Program>>>) -> Self {
+        let tables = SharedTables::default();
         let is_in_one = |module: &usize| programs.get(*module).is_some_and(Option::is_some);
         let symbolizer = |(number, image): (usize, &Arc<ModuleImage>)| {
             let program = programs.get(number).cloned().flatten();
             let walked_by = if program.is_some() { None } else { sibling_in_language(image, is_in_one) };
-            Symbolizer { walked_by, ..Symbolizer::new(image.clone(), program) }
+            Symbolizer { walked_by, ..Symbolizer::new(image.clone(), program, &tables) }
         };
-        Self(modules.iter().enumerate().map(symbolizer).collect())
+        let modules = modules.iter().enumerate().map(symbolizer).collect();
+        Self { modules, tables }
+    }
+
+    /// Names of no module yet. Those that come share `tables` with others.
+    pub fn sharing(tables: &SharedTables) -> Self {
+        Self { modules: Vec::new(), tables: tables.clone() }
     }
 
     /// Has the module of that id, the next one at most, be this one from here on. `walked_by` is the one, of those that work on its memory,
@@ -117,16 +130,17 @@ impl Symbols {
         program: Option<Arc<dyn Program>>,
         walked_by: Option<usize>,
     ) {
-        let symbolizer = Symbolizer { walked_by, ..Symbolizer::new(image, program) };
-        match self.0.get_mut(id) {
+        let symbolizer = Symbolizer { walked_by, ..Symbolizer::new(image, program, &self.tables) };
+        match self.modules.get_mut(id) {
             Some(old) => *old = symbolizer,
-            None => self.0.push(symbolizer),
+            None => self.modules.push(symbolizer),
         }
+        self.tables.forget_unused();
     }
 
     /// How many modules it knows.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.modules.len()
     }
 
     /// As [`name`], with these symbols.
@@ -134,8 +148,8 @@ impl Symbols {
         if raw.is_named() {
             return raw.named(&mut |origin: &Origin, out: &mut Vec<SourceFrame>| out.push(named(&unnamed(origin))));
         }
-        let mut recording = raw.named(&mut Naming { symbolizers: &mut self.0, done: 0, progress });
-        for (id, symbolizer) in (0..).zip(&self.0) {
+        let mut recording = raw.named(&mut Naming { symbolizers: &mut self.modules, done: 0, progress });
+        for (id, symbolizer) in (0..).zip(&self.modules) {
             let mut notes: Vec<String> = symbolizer.notes(id, &recording).collect();
             // They may have been asked when the recording was closed.
             notes.retain(|note| !recording.meta.notes.contains(note));
@@ -146,7 +160,7 @@ impl Symbols {
 
     /// Appends what is at `origin`, innermost inlined call first.
     pub fn frames(&mut self, origin: &Origin, out: &mut Vec<SourceFrame>) {
-        name_origin(origin, &mut self.0, out);
+        name_origin(origin, &mut self.modules, out);
         out.iter_mut().for_each(shorten_names);
     }
 }
@@ -194,15 +208,16 @@ struct Symbolizer {
     program: Option<Arc<dyn Program>>,
     /// The module whose language the stacks are in that this one's frames are on, if that is another.
     walked_by: Option<usize>,
-    dwarf: wlprof_dwarf::Symbolizer,
+    /// What its own symbols say.
+    tables: SharedModule,
     /// What its source map says, once a frame has asked for it.
     source_map: OnceLock<Result<SourceMap, String>>,
 }
 
 impl Symbolizer {
-    fn new(image: Arc<ModuleImage>, program: Option<Arc<dyn Program>>) -> Self {
-        let dwarf = wlprof_dwarf::Symbolizer::new(&*image);
-        Self { image, program, walked_by: None, dwarf, source_map: OnceLock::new() }
+    fn new(image: Arc<ModuleImage>, program: Option<Arc<dyn Program>>, tables: &SharedTables) -> Self {
+        let tables = tables.of(&image);
+        Self { image, program, walked_by: None, tables, source_map: OnceLock::new() }
     }
 
     /// Asks the language first: it may know better names for wasm functions than DWARF or the name section does.
@@ -211,7 +226,7 @@ impl Symbolizer {
             program.symbolize(FrameKey::Wasm(wasm), out);
         }
         if out.is_empty() {
-            self.dwarf.symbolize(wasm, out);
+            self.tables.lock().symbolize(wasm, out);
             self.locate(wasm, out);
             for frame in out {
                 if let Some(program) = &self.program {
@@ -277,7 +292,7 @@ impl Symbolizer {
         let without_lines = match (any_wasm && !any_line && !is_beside, self.image.has_dwarf()) {
             (false, _) => None,
             // Its warnings say so.
-            (true, true) if self.dwarf.has_stale_dwarf() => None,
+            (true, true) if self.tables.lock().dwarf().has_stale_dwarf() => None,
             (true, true) => Some(format!(
                 "the debug information of {name} does not fit its code (stale or corrupt DWARF); {functions}"
             )),
@@ -293,8 +308,14 @@ impl Symbolizer {
             },
         };
         let language = self.program.as_ref().map(|program| program.warnings()).unwrap_or_default();
-        let warnings =
-            self.dwarf.warnings().into_iter().chain(language).map(move |warning| format!("{name}: {warning}"));
+        let warnings = self
+            .tables
+            .lock()
+            .dwarf()
+            .warnings()
+            .into_iter()
+            .chain(language)
+            .map(move |warning| format!("{name}: {warning}"));
         without_lines.into_iter().chain(warnings)
     }
 }
