@@ -17,17 +17,24 @@ pub mod jitdump;
 mod json;
 mod machine;
 mod machine_code;
+mod module_addresses;
+mod otlp;
 mod perf_data;
 pub mod perf_map;
 mod plain_text;
 mod pprof;
+mod pushed;
 mod raw;
+mod sample_types;
 mod snapshot;
 mod speedscope;
+mod string_table;
 
 pub use machine_code::{NativeFunction, NativeLine, UnwindInfo};
+pub use otlp::otlp_request;
 pub use plain_text::short_path;
-pub use pprof::{NamedCall, stack_counts};
+pub use pprof::{NamedCall, PushedPprof, pushed_pprof, stack_counts};
+pub use pushed::{KeptLabels, MAX_SERIES, pushed_rows};
 pub use snapshot::Snapshot;
 
 use std::borrow::Cow;

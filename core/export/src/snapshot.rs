@@ -29,6 +29,11 @@ impl Snapshot {
         &self.0
     }
 
+    /// Returns the frames, stacks and samples, without a copy.
+    pub fn into_recording(self) -> Recording {
+        self.0
+    }
+
     /// Keeps only the frames of `view`.
     #[must_use]
     pub fn view(self, view: View) -> Self {

@@ -14,22 +14,27 @@
 //! Servers that scrape profiles (Pyroscope, Parca) make a series of each set of texts, and refuse profiles of more than some
 //! thousand samples. Profiles for them do not say which thread or store a sample is of.
 
-mod proto;
+pub(crate) mod proto;
+pub(crate) mod pushed;
 mod samples;
 mod stack_counts;
 mod texts;
 
+pub use pushed::{PushedPprof, pushed_pprof};
 pub use stack_counts::{NamedCall, stack_counts};
+pub(crate) use texts::number_of;
 
 use super::Exporter;
+use super::module_addresses::{MODULE_RANGE, address_of, first_address};
 use super::plain_text::printable_name;
+use super::sample_types::{period, period_type};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 use std::io::{self, Write};
 use std::path::Path;
 use texts::Texts;
-use wlprof_recording::{Clock, Frame, HeapPart, Origin, Recording};
+use wlprof_recording::{Frame, HeapPart, ModuleId, Recording};
 
 /// `pprof`: for `go tool pprof`.
 pub(super) struct Pprof {
@@ -61,44 +66,40 @@ impl Exporter for Pprof {
 }
 
 fn compressed<W: Write>(profile: &proto::Profile, out: W) -> io::Result<W> {
-    let mut gzip = GzEncoder::new(out, Compression::default());
-    gzip.write_all(&profile.encode_to_vec())?;
-    gzip.finish()
+    gzipped(&profile.encode_to_vec(), Compression::default(), out)
 }
 
-/// Addresses of a module: more than its code can have.
-const MODULE_RANGE: u64 = 1 << 32;
+fn gzipped<W: Write>(encoded: &[u8], level: Compression, out: W) -> io::Result<W> {
+    let mut gzip = GzEncoder::new(out, level);
+    gzip.write_all(encoded)?;
+    gzip.finish()
+}
 
 fn profile(recording: &Recording, is_scraped: bool) -> proto::Profile {
     let mut texts = Texts::new();
     if let Some(part) = recording.part {
         let (types, shown) = heap_types(part, &mut texts);
-        let of_rates = recording.stores.iter().filter_map(|store| Some(store.heap.as_ref()?.rate));
-        let period = signed(of_rates.max().unwrap_or_default());
-        let space = texts.value_type("space", "bytes");
+        let (name, unit) = period_type(recording);
+        let space = texts.value_type(name, unit);
         let sample = samples::of_memory(recording, is_scraped, &mut texts);
         return proto::Profile {
             sample_type: types,
             sample,
             period_type: Some(space),
-            period,
+            period: period(recording),
             default_sample_type: shown,
             ..with_tables(recording, texts)
         };
     }
-    let clock = match recording.meta.clock {
-        Clock::Cpu => "cpu",
-        Clock::Wall => "wall",
-    };
-    let time = texts.value_type(clock, "nanoseconds");
+    let (name, unit) = period_type(recording);
+    let time = texts.value_type(name, unit);
     let count = texts.value_type("samples", "count");
-    let meta = &recording.meta;
     let sample = samples::of_time(recording, is_scraped, &mut texts);
     proto::Profile {
         sample_type: vec![count, time],
         sample,
         period_type: Some(time),
-        period: if meta.allowed_hz > 0.0 { (1e9 / meta.allowed_hz) as i64 } else { 0 },
+        period: period(recording),
         default_sample_type: time.r#type,
         ..with_tables(recording, texts)
     }
@@ -144,20 +145,19 @@ fn signed(number: u64) -> i64 {
     number.try_into().unwrap_or(i64::MAX)
 }
 
-/// Where the addresses of a mapping begin. The host's are always the same, and a module's those of its number, whatever else
-/// there is: pprof compares profiles by them.
-fn first_address(recording: &Recording, mapping_id: u64) -> u64 {
-    let is_host = mapping_id > recording.modules.len() as u64;
-    MODULE_RANGE * if is_host { 1 } else { mapping_id + 1 }
-}
-
 /// One mapping a module, of which pprof takes the first for the program, and one for the host.
 fn mappings(recording: &Recording, texts: &mut Texts) -> Vec<proto::Mapping> {
-    let modules = recording.modules.iter().map(|module| (&*module.name, &*module.build_id));
-    let mappings = (1..).zip(modules.chain([("[host]", "")])).map(|(id, (name, build_id))| {
-        symbolized(id, first_address(recording, id), texts.printable(name), texts.printable(build_id))
+    let modules = (0..).zip(&recording.modules).map(|(id, module)| (Some(id), &*module.name, &*module.build_id));
+    let mappings = modules.chain([(None, "[host]", "")]).map(|(module, name, build_id)| {
+        let id = mapping_id(recording, module);
+        symbolized(id, first_address(module), texts.printable(name), texts.printable(build_id))
     });
     mappings.collect()
+}
+
+/// The mapping of a module, or of the host.
+fn mapping_id(recording: &Recording, module: Option<ModuleId>) -> u64 {
+    module.map_or(recording.modules.len() as u64, u64::from) + 1
 }
 
 /// A mapping of which all is known.
@@ -176,17 +176,7 @@ fn symbolized(id: u64, memory_start: u64, filename: i64, build_id: i64) -> proto
 }
 
 fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
-    let host = recording.modules.len() as u64 + 1;
-    let (mapping_id, offset) = match frame.origin {
-        Origin::Wasm { module, code_offset, .. } => (u64::from(module) + 1, Some(code_offset)),
-        Origin::Language { module, .. } => (u64::from(module) + 1, None),
-        Origin::HostCall { .. }
-        | Origin::Native { .. }
-        | Origin::Host
-        | Origin::Truncated
-        | Origin::Elided
-        | Origin::Adapter => (host, None),
-    };
+    let (module, address) = address_of(frame.origin);
     let line = |line: &wlprof_recording::Line| proto::Line {
         function_id: u64::from(line.function) + 1,
         line: line.line.unwrap_or(0).into(),
@@ -194,9 +184,8 @@ fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
     };
     proto::Location {
         id,
-        mapping_id,
-        // Lines distinguish frames without one.
-        address: offset.map_or(0, |offset| first_address(recording, mapping_id) + u64::from(offset)),
+        mapping_id: mapping_id(recording, module),
+        address,
         line: frame.lines.iter().map(line).collect(),
     }
 }

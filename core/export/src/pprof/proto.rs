@@ -1,117 +1,117 @@
 //! The part of `profile.proto` that is written: field numbers and types are its own.
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Profile {
+pub(crate) struct Profile {
     #[prost(message, repeated, tag = "1")]
-    pub(super) sample_type: Vec<ValueType>,
+    pub(crate) sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
-    pub(super) sample: Vec<Sample>,
+    pub(crate) sample: Vec<Sample>,
     #[prost(message, repeated, tag = "3")]
-    pub(super) mapping: Vec<Mapping>,
+    pub(crate) mapping: Vec<Mapping>,
     #[prost(message, repeated, tag = "4")]
-    pub(super) location: Vec<Location>,
+    pub(crate) location: Vec<Location>,
     #[prost(message, repeated, tag = "5")]
-    pub(super) function: Vec<Function>,
+    pub(crate) function: Vec<Function>,
     #[prost(string, repeated, tag = "6")]
-    pub(super) string_table: Vec<String>,
+    pub(crate) string_table: Vec<String>,
     #[prost(int64, tag = "9")]
-    pub(super) time_nanos: i64,
+    pub(crate) time_nanos: i64,
     #[prost(int64, tag = "10")]
-    pub(super) duration_nanos: i64,
+    pub(crate) duration_nanos: i64,
     #[prost(message, optional, tag = "11")]
-    pub(super) period_type: Option<ValueType>,
+    pub(crate) period_type: Option<ValueType>,
     #[prost(int64, tag = "12")]
-    pub(super) period: i64,
+    pub(crate) period: i64,
     #[prost(int64, repeated, tag = "13")]
-    pub(super) comment: Vec<i64>,
+    pub(crate) comment: Vec<i64>,
     #[prost(int64, tag = "14")]
-    pub(super) default_sample_type: i64,
+    pub(crate) default_sample_type: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct ValueType {
+pub(crate) struct ValueType {
     #[prost(int64, tag = "1")]
-    pub(super) r#type: i64,
+    pub(crate) r#type: i64,
     #[prost(int64, tag = "2")]
-    pub(super) unit: i64,
+    pub(crate) unit: i64,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     #[prost(uint64, repeated, tag = "1")]
-    pub(super) location_id: Vec<u64>,
+    pub(crate) location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
-    pub(super) value: Vec<i64>,
+    pub(crate) value: Vec<i64>,
     #[prost(message, repeated, tag = "3")]
-    pub(super) label: Vec<Label>,
+    pub(crate) label: Vec<Label>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Message)]
-pub(super) struct Label {
+pub(crate) struct Label {
     #[prost(int64, tag = "1")]
-    pub(super) key: i64,
+    pub(crate) key: i64,
     #[prost(int64, tag = "2")]
-    pub(super) str: i64,
+    pub(crate) str: i64,
     #[prost(int64, tag = "3")]
-    pub(super) num: i64,
+    pub(crate) num: i64,
     #[prost(int64, tag = "4")]
-    pub(super) num_unit: i64,
+    pub(crate) num_unit: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     #[prost(uint64, tag = "1")]
-    pub(super) id: u64,
+    pub(crate) id: u64,
     #[prost(uint64, tag = "2")]
-    pub(super) memory_start: u64,
+    pub(crate) memory_start: u64,
     #[prost(uint64, tag = "3")]
-    pub(super) memory_limit: u64,
+    pub(crate) memory_limit: u64,
     #[prost(int64, tag = "5")]
-    pub(super) filename: i64,
+    pub(crate) filename: i64,
     #[prost(int64, tag = "6")]
-    pub(super) build_id: i64,
+    pub(crate) build_id: i64,
     #[prost(bool, tag = "7")]
-    pub(super) has_functions: bool,
+    pub(crate) has_functions: bool,
     #[prost(bool, tag = "8")]
-    pub(super) has_filenames: bool,
+    pub(crate) has_filenames: bool,
     #[prost(bool, tag = "9")]
-    pub(super) has_line_numbers: bool,
+    pub(crate) has_line_numbers: bool,
     #[prost(bool, tag = "10")]
-    pub(super) has_inline_frames: bool,
+    pub(crate) has_inline_frames: bool,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub(super) struct Location {
+pub(crate) struct Location {
     #[prost(uint64, tag = "1")]
-    pub(super) id: u64,
+    pub(crate) id: u64,
     #[prost(uint64, tag = "2")]
-    pub(super) mapping_id: u64,
+    pub(crate) mapping_id: u64,
     #[prost(uint64, tag = "3")]
-    pub(super) address: u64,
+    pub(crate) address: u64,
     #[prost(message, repeated, tag = "4")]
-    pub(super) line: Vec<Line>,
+    pub(crate) line: Vec<Line>,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct Line {
+pub(crate) struct Line {
     #[prost(uint64, tag = "1")]
-    pub(super) function_id: u64,
+    pub(crate) function_id: u64,
     #[prost(int64, tag = "2")]
-    pub(super) line: i64,
+    pub(crate) line: i64,
     #[prost(int64, tag = "3")]
-    pub(super) column: i64,
+    pub(crate) column: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, prost::Message)]
-pub(super) struct Function {
+pub(crate) struct Function {
     #[prost(uint64, tag = "1")]
-    pub(super) id: u64,
+    pub(crate) id: u64,
     #[prost(int64, tag = "2")]
-    pub(super) name: i64,
+    pub(crate) name: i64,
     #[prost(int64, tag = "3")]
-    pub(super) system_name: i64,
+    pub(crate) system_name: i64,
     #[prost(int64, tag = "4")]
-    pub(super) filename: i64,
+    pub(crate) filename: i64,
     #[prost(int64, tag = "5")]
-    pub(super) start_line: i64,
+    pub(crate) start_line: i64,
 }
