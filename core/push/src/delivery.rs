@@ -1,0 +1,295 @@
+//! Delivers windows: one thread, which takes them from the queue one after the other and sends each until its server has it.
+
+use crate::answer::{Answer, Verdict};
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::counts::{DropReason, PushCounts};
+use crate::queue::{Queue, QueuedWindow};
+use crate::request::Request;
+use crate::resource::Resource;
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use wlprof_export::KeptLabels;
+use wlprof_recording::Recording;
+
+/// Says something to the user.
+pub(crate) type Say = Box<dyn Fn(&str) + Send + Sync>;
+
+/// The longest pause that a server may ask for. After it a window is too old.
+const MAX_PAUSE: Duration = Duration::from_secs(3600);
+
+/// Attempts at the end: nobody is to wait for a server that is not there.
+const MAX_LAST_ATTEMPTS: u32 = 2;
+
+/// What the thread that delivers shares with those that have windows.
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Rings when there is a window, or when it is to end.
+    bell: Notify,
+    /// When to be over, once that is wanted.
+    end: Mutex<Option<Instant>>,
+    say: Say,
+}
+
+/// A thread that delivers windows, until it is ended or dropped.
+pub(crate) struct Delivery {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How windows are sent.
+pub(crate) struct Sending {
+    pub(crate) client: Client,
+    pub(crate) kept: KeptLabels,
+    /// How long a request may take.
+    pub(crate) timeout: Duration,
+}
+
+impl Delivery {
+    /// # Errors
+    /// If there can be no such thread.
+    pub(crate) fn start(sending: Sending, queue: Queue, say: Say) -> io::Result<Self> {
+        let shared = Arc::new(Shared { queue: Mutex::new(queue), bell: Notify::new(), end: Mutex::default(), say });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(1)
+            .thread_name("wlprof push name")
+            .build()?;
+        let own = shared.clone();
+        let thread = std::thread::Builder::new().name("wlprof push".into()).spawn(move || {
+            let mut worker = Worker { shared: own, sending, is_failing: false, has_said_full: false };
+            runtime.block_on(worker.run());
+            // Does not wait for a name that is still looked up.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Takes a window. It never waits for a server.
+    pub(crate) fn add(&self, resource: &Arc<Resource>, window: Recording) {
+        if window.samples().next().is_none() && !window.has_heaps() {
+            self.shared.queue().counts.empty += 1;
+            return;
+        }
+        let problem = self.shared.queue().push(resource, window);
+        if let Some(problem) = problem {
+            (self.shared.say)(&format!("a window waits in memory and not on disk: {problem}"));
+        }
+        self.shared.bell.notify_one();
+    }
+
+    pub(crate) fn counts(&self) -> PushCounts {
+        self.shared.queue().counts.clone()
+    }
+
+    /// Sends what there is, for so long at most, and returns what has become of all windows.
+    pub(crate) fn end(mut self, patience: Duration) -> PushCounts {
+        self.stop(patience);
+        self.counts()
+    }
+
+    fn stop(&mut self, patience: Duration) {
+        if let Some(thread) = self.thread.take() {
+            *lock(&self.shared.end) = Some(Instant::now() + patience);
+            self.shared.bell.notify_one();
+            // If it panicked, that has been said, and it has ended.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        self.stop(Duration::ZERO);
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// How much time is left, once it is to end.
+    fn left(&self) -> Option<Duration> {
+        lock(&self.end).map(|end| end.saturating_duration_since(Instant::now()))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What came of an attempt to deliver a window.
+enum Outcome {
+    Settled(Result<(), DropReason>),
+    /// There was no time left.
+    Unfinished,
+}
+
+/// The thread.
+struct Worker {
+    shared: Arc<Shared>,
+    sending: Sending,
+    /// Whether the last request failed, which the user has been told.
+    is_failing: bool,
+    has_said_full: bool,
+}
+
+impl Worker {
+    async fn run(&mut self) {
+        loop {
+            if self.shared.left() == Some(Duration::ZERO) {
+                break;
+            }
+            let next = self.shared.queue().pop();
+            let Some(window) = next else {
+                if self.shared.left().is_some() {
+                    break;
+                }
+                self.shared.bell.notified().await;
+                continue;
+            };
+            match self.deliver(&window).await {
+                Outcome::Settled(outcome) => self.shared.queue().settle(window, outcome),
+                Outcome::Unfinished => {
+                    self.shared.queue().put_back(window);
+                    break;
+                }
+            }
+        }
+        self.shared.queue().end();
+    }
+
+    /// Sends a window until its server has all of it.
+    async fn deliver(&mut self, window: &QueuedWindow) -> Outcome {
+        if window.is_too_old() {
+            return Outcome::Settled(Err(DropReason::TooOld));
+        }
+        let Ok(whole) = window.read() else { return Outcome::Settled(Err(DropReason::Unreadable)) };
+        let mut parts = VecDeque::from([whole]);
+        let mut outcome = Ok(());
+        while let Some(part) = parts.pop_front() {
+            let protocol = self.sending.client.target().protocol();
+            let sent = match Request::of(protocol, &window.resource, &part, &self.sending.kept) {
+                Ok(request) => self.send(window, &request).await,
+                Err(_) => Sent::TooLarge,
+            };
+            if self.sending.kept.is_full() && !self.has_said_full {
+                self.has_said_full = true;
+                self.say("--push-labels has too many values: more are sent as [other]");
+            }
+            match sent {
+                Sent::Delivered => {}
+                Sent::TooLarge => match part.halves() {
+                    Some([first, second]) => {
+                        parts.push_front(second);
+                        parts.push_front(first);
+                    }
+                    None => outcome = Err(DropReason::TooLarge),
+                },
+                Sent::Dropped(reason) => outcome = Err(reason),
+                Sent::Unfinished => return Outcome::Unfinished,
+            }
+        }
+        Outcome::Settled(outcome)
+    }
+
+    async fn send(&mut self, window: &QueuedWindow, request: &Request) -> Sent {
+        let mut backoff = Backoff::default();
+        let mut last_attempts = 0;
+        loop {
+            let left = self.shared.left();
+            last_attempts += u32::from(left.is_some());
+            if left == Some(Duration::ZERO) || last_attempts > MAX_LAST_ATTEMPTS {
+                return Sent::Unfinished;
+            }
+            self.shared.queue().counts.sent_bytes += request.body.len() as u64;
+            let verdict = match self.answer(request).await {
+                Ok(answer) => answer.verdict(self.sending.client.target().protocol()),
+                Err(why) => Verdict::Retry(why, None),
+            };
+            match verdict {
+                Verdict::Delivered(partly) => {
+                    if std::mem::take(&mut self.is_failing) {
+                        self.say("the server takes windows again");
+                    }
+                    if let Some(partly) = partly {
+                        self.say(&partly);
+                    }
+                    return Sent::Delivered;
+                }
+                Verdict::TooLarge(_) => return Sent::TooLarge,
+                Verdict::Refused(why) => {
+                    self.fails(&format!("the server refuses a window: {why}"));
+                    return Sent::Dropped(DropReason::Refused);
+                }
+                Verdict::Retry(why, after) => {
+                    self.shared.queue().counts.failed_requests += 1;
+                    self.fails(&format!("a window is not delivered yet: {why}"));
+                    // The server's own wish comes first, unless it is for less.
+                    self.pause(backoff.next().max(after.unwrap_or_default().min(MAX_PAUSE))).await;
+                    if window.is_too_old() {
+                        return Sent::Dropped(DropReason::TooOld);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends `request` and waits for the answer, but not beyond the end.
+    async fn answer(&self, request: &Request) -> Result<Answer, String> {
+        let begun = Instant::now();
+        let mut sending = pin!(self.sending.client.send(request));
+        loop {
+            let left = self.sending.timeout.saturating_sub(begun.elapsed());
+            let left = left.min(self.shared.left().unwrap_or(Duration::MAX));
+            tokio::select! {
+                answer = &mut sending => return answer,
+                () = sleep(left) => return Err(format!("no answer within {:.1?}", begun.elapsed())),
+                // It may be to end.
+                () = self.shared.bell.notified() => {}
+            }
+        }
+    }
+
+    /// Waits so long, or until there is little time left.
+    async fn pause(&self, pause: Duration) {
+        let until = Instant::now() + pause;
+        loop {
+            let pause = until.saturating_duration_since(Instant::now());
+            match self.shared.left() {
+                // At the end there is time for some attempts, whatever the pause.
+                Some(left) => return sleep(pause.min(left).min(Duration::from_millis(300))).await,
+                None if pause.is_zero() => return,
+                // New windows ring as well.
+                None => tokio::select! { () = sleep(pause) => return, () = self.shared.bell.notified() => {} },
+            }
+        }
+    }
+
+    /// Says that requests fail, once until one does not.
+    fn fails(&mut self, what: &str) {
+        if !std::mem::replace(&mut self.is_failing, true) {
+            self.say(what);
+        }
+    }
+
+    fn say(&self, what: &str) {
+        (self.shared.say)(&format!("{}: {what}", self.sending.client.target()));
+    }
+}
+
+/// What came of sending a request.
+enum Sent {
+    Delivered,
+    TooLarge,
+    Dropped(DropReason),
+    Unfinished,
+}

@@ -1,0 +1,201 @@
+//! A queue on disk: a folder for each process, with its resource and a recording for each window that no server has yet.
+//!
+//! A process holds a lock on its folder. Where nobody does, the process has gone, and the next one delivers what it left.
+
+use crate::resource::Resource;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File};
+use std::io::{BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use std::{io, str};
+use wlprof_recording::{Recording, file};
+
+/// The file with the resource: a line for each attribute, of its name, a tabulator and its value.
+const RESOURCE: &str = "resource";
+
+/// Bytes of that file that are read.
+const MAX_RESOURCE: u64 = 1 << 20;
+
+/// Bytes of a window that are read.
+const MAX_WINDOW: u64 = 1 << 30;
+
+/// What the file of a window that is whole is called in the end.
+const WINDOW: &str = "wlprof";
+
+/// A folder with those of processes.
+pub(crate) struct QueueFolder {
+    path: PathBuf,
+    /// Those of resources whose windows are added.
+    own: Vec<(Arc<Resource>, Arc<OwnFolder>)>,
+    count: u64,
+}
+
+/// The folder of a process, which nobody else has.
+#[derive(Debug)]
+pub(crate) struct OwnFolder {
+    path: PathBuf,
+    /// What is locked.
+    _lock: File,
+}
+
+impl Drop for OwnFolder {
+    fn drop(&mut self) {
+        if windows_in(&self.path).is_empty() {
+            let _ = fs::remove_file(self.path.join(RESOURCE));
+            // It stays where anything else is in it.
+            let _ = fs::remove_dir(&self.path);
+        }
+    }
+}
+
+/// A window in a file.
+#[derive(Debug)]
+pub(crate) struct QueuedFile {
+    path: PathBuf,
+    bytes: u64,
+    /// It goes when the last of its files has gone.
+    _folder: Arc<OwnFolder>,
+}
+
+impl QueueFolder {
+    /// # Errors
+    /// If there can be no such folder.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        make_folder(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path: path.to_owned(), own: Vec::new(), count: 0 })
+    }
+
+    /// Takes over what processes have left that have gone, the oldest windows first.
+    pub(crate) fn abandoned(&self) -> Vec<(Arc<Resource>, QueuedFile)> {
+        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let mut files = Vec::new();
+        for folder in entries.map(|entry| entry.path()).filter(|path| path.is_dir()) {
+            let Ok(lock) = locked(&folder) else { continue };
+            let Ok(resource) = read_resource(&folder) else { continue };
+            let (resource, own) = (Arc::new(resource), Arc::new(OwnFolder { path: folder.clone(), _lock: lock }));
+            for path in windows_in(&folder) {
+                let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+                files.push((resource.clone(), QueuedFile { path, bytes, _folder: own.clone() }));
+            }
+        }
+        files.sort_by(|(_, one), (_, other)| one.path.file_name().cmp(&other.path.file_name()));
+        files
+    }
+
+    /// Writes a window that ended then.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub(crate) fn add(
+        &mut self,
+        resource: &Arc<Resource>,
+        window: &Recording,
+        ended: SystemTime,
+    ) -> Result<QueuedFile, String> {
+        let folder = self.folder_of(resource).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let unix_ms = ended.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        self.count += 1;
+        let path = folder.path.join(format!("{unix_ms:014}-{:06}.{WINDOW}", self.count));
+        let unfinished = path.with_extension("unfinished");
+        let written = write(&unfinished, window).and_then(|bytes| fs::rename(&unfinished, &path).map(|()| bytes));
+        let bytes = written.map_err(|error| {
+            let _ = fs::remove_file(&unfinished);
+            format!("{}: {error}", path.display())
+        })?;
+        Ok(QueuedFile { path, bytes, _folder: folder })
+    }
+
+    fn folder_of(&mut self, resource: &Arc<Resource>) -> io::Result<Arc<OwnFolder>> {
+        // Those of processes that have gone are dropped with their last windows.
+        self.own.retain(|(known, folder)| Arc::strong_count(known) > 1 || Arc::strong_count(folder) > 1);
+        if let Some((_, folder)) = self.own.iter().find(|(known, _)| Arc::ptr_eq(known, resource)) {
+            return Ok(folder.clone());
+        }
+        let instance = resource.get("service.instance.id").unwrap_or("window");
+        let name: String = instance.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
+        // Another process may still deliver what an earlier one of this instance left.
+        for number in 0.. {
+            let path = self.path.join(if number == 0 { name.clone() } else { format!("{name}-{number}") });
+            make_folder(&path)?;
+            let Ok(lock) = locked(&path) else { continue };
+            write_resource(&path, resource)?;
+            let folder = Arc::new(OwnFolder { path, _lock: lock });
+            self.own.push((resource.clone(), folder.clone()));
+            return Ok(folder);
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+}
+
+impl QueuedFile {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// When the window ended, as its name says.
+    pub(crate) fn ended(&self) -> SystemTime {
+        let name = self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let unix_ms = name.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms)).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// # Errors
+    /// Why it cannot be read.
+    pub(crate) fn read(&self) -> Result<Recording, String> {
+        let mut bytes = Vec::new();
+        let read = File::open(&self.path).and_then(|file| file.take(MAX_WINDOW).read_to_end(&mut bytes));
+        read.map_err(|error| error.to_string())?;
+        file::read(&bytes).map_err(|error| error.to_string())
+    }
+
+    pub(crate) fn remove(self) {
+        // One that has gone before is not there to be sent twice.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes a folder that nobody but its owner may look into: windows have names of others' functions.
+fn make_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.recursive(true).create(path)
+}
+
+/// Locks a folder until what is returned is dropped.
+fn locked(folder: &Path) -> io::Result<File> {
+    let file = File::open(folder)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// The windows in a folder.
+fn windows_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_window = |path: &PathBuf| path.extension().is_some_and(|ending| ending == WINDOW) && path.is_file();
+    entries.map(|entry| entry.path()).filter(is_window).collect()
+}
+
+fn write(path: &Path, window: &Recording) -> io::Result<u64> {
+    let mut out = BufWriter::new(File::create(path)?);
+    file::write(window, &mut out)?;
+    out.flush()?;
+    Ok(out.get_ref().metadata()?.len())
+}
+
+fn write_resource(folder: &Path, resource: &Resource) -> io::Result<()> {
+    let clean = |text: &str| text.replace(['\t', '\n'], " ");
+    let line = |(name, value): &(String, String)| format!("{}\t{}\n", clean(name), clean(value));
+    fs::write(folder.join(RESOURCE), resource.attributes().iter().map(line).collect::<String>())
+}
+
+fn read_resource(folder: &Path) -> io::Result<Resource> {
+    let mut bytes = Vec::new();
+    File::open(folder.join(RESOURCE))?.take(MAX_RESOURCE).read_to_end(&mut bytes)?;
+    let text = str::from_utf8(&bytes).map_err(io::Error::other)?;
+    let mut resource = Resource::default();
+    text.lines().filter_map(|line| line.split_once('\t')).for_each(|(name, value)| resource.set(name, value));
+    Ok(resource)
+}
