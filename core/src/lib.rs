@@ -20,5 +20,7 @@ pub use sampler::Activity;
 pub use wlprof_export as export;
 pub use wlprof_languages as languages;
 pub use wlprof_module as module;
+#[cfg(feature = "push")]
+pub use wlprof_push::{self as push, Push, Pushing};
 pub use wlprof_recording::{self as recording, Clock, View, sources};
 pub use wlprof_symbols as symbols;

@@ -19,6 +19,7 @@ mod debian_tools;
 mod demo;
 mod dist;
 mod fixtures;
+mod fleet;
 mod goldens;
 mod header;
 mod javascript_component;
@@ -80,13 +81,15 @@ cargo xtask TASK
                          told, by cargo-semver-checks
   dist                   build an archive and a Debian package for this machine's platform in
                          target/distribution
+  fleet                  run the suite push with a real collector and Parca, built by Go from the module proxy; fails
+                         where no proxy is reachable
   goldens [--bless]      compare what exporters write of an example recording with the committed
                          files, or replace those files
 ";
 
 /// Tasks that are always the same.
-const WITHOUT_ARGUMENTS: [&str; 7] =
-    ["test-tools", "real-guests", "check-platforms", "python-replays", "tidy", "package", "dist"];
+const WITHOUT_ARGUMENTS: [&str; 8] =
+    ["test-tools", "real-guests", "check-platforms", "python-replays", "tidy", "package", "dist", "fleet"];
 
 fn print_usage() {
     println!("{USAGE}\nSuites of tests, in the order in which `test --all` runs them:\n");
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
         "package" => package::run(),
         "semver" => semver::run(&rest),
         "dist" => dist::run(),
+        "fleet" => fleet::run(),
         "header" => header::run(&rest),
         "goldens" => goldens::run(&rest),
         "" | "help" | "--help" | "-h" => {

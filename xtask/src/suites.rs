@@ -5,7 +5,9 @@
 use anyhow::Result;
 
 use crate::recipes::GuestSet::{self, Components, JavaScript, Main, Releases, ThirdParty};
-use crate::tools::Tool::{self, Browser, Graphviz, HostPackages, Perf, Pprof, Speedscope, Wasmtime, WasmtimePackages};
+use crate::tools::Tool::{
+    self, Browser, Graphviz, HostPackages, Perf, Pprof, PushPackages, Speedscope, Wasmtime, WasmtimePackages,
+};
 use crate::{cross, tests_and_lints};
 
 /// A group of tests that need the same guests and programs.
@@ -33,13 +35,21 @@ pub(crate) const MAIN: Suite = Suite {
 };
 
 /// All others, in the order in which they run: those that find most for their time come first.
-pub(crate) const SUITES: [Suite; 13] = [
+pub(crate) const SUITES: [Suite; 14] = [
     Suite {
         name: "releases",
         about: "every other release of Go and CPython, and the walk through every guest",
         tests: &["every_other_release", "every_fixture"],
         guests: &[Main, Components, Releases, JavaScript],
         tools: &[Pprof],
+        checks: &[],
+    },
+    Suite {
+        name: "push",
+        about: "profiles pushed into receivers with the rules of Pyroscope, Parca and OpenTelemetry collectors (Python packages)",
+        tests: &["push::"],
+        guests: &[Main, Components],
+        tools: &[PushPackages],
         checks: &[],
     },
     Suite {

@@ -21,13 +21,14 @@ const DOCUMENT: &[&str] = &["doc", "--release", "--no-deps"];
 const TEST_EXAMPLES: &[&str] = &["test", "--release", "--doc"];
 /// The crates of `core`. Their tests are built apart from the rest: together they would have other features of shared dependencies, and
 /// Wasmtime be built anew.
-const CORE: [&str; 16] = [
+const CORE: [&str; 17] = [
     "wlprof",
     "wlprof-attach",
     "wlprof-cli",
     "wlprof-export",
     "wlprof-heap",
     "wlprof-host",
+    "wlprof-push",
     "wlprof-inside",
     "wlprof-languages",
     "wlprof-loader",

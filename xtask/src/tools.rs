@@ -29,11 +29,13 @@ pub(crate) enum Tool {
     WasmtimePackages,
     /// Python packages that run WebAssembly of their own.
     HostPackages,
+    /// Python packages of the servers that profiles are pushed to.
+    PushPackages,
 }
 
 impl Tool {
     /// Every one.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Perf,
         Self::Graphviz,
         Self::Wasmtime,
@@ -42,6 +44,7 @@ impl Tool {
         Self::Browser,
         Self::WasmtimePackages,
         Self::HostPackages,
+        Self::PushPackages,
     ];
 
     /// Its programs with their paths, after building or downloading what neither the machine nor the cache has.
@@ -58,6 +61,9 @@ impl Tool {
                 ("itk-packages", wheels::packages(cache, "requirements-itk.txt", &["itkwasm_downsample_wasi"])?),
                 ("sandbox-packages", wheels::packages(cache, "requirements-sandbox.txt", &["sandbox"])?),
             ],
+            Self::PushPackages => {
+                vec![("push-packages", wheels::packages(cache, "requirements-push.txt", &["grpc", "opentelemetry"])?)]
+            }
         })
     }
 }

@@ -1,5 +1,7 @@
 //! The command line. Flags that `wasmtime run` has, have the same names here.
 
+#[cfg(target_os = "linux")]
+use super::agent::Agent;
 use super::annotate::Annotate;
 #[cfg(target_os = "linux")]
 use super::attach::{Attach, ps::Ps};
@@ -67,6 +69,9 @@ pub(super) enum Command {
     /// It needs no preparation: any program that runs Wasmtime 24 or later can be attached to.
     #[cfg(target_os = "linux")]
     Attach(Attach),
+    /// Push profiles of all processes that run Wasmtime, as they come and go
+    #[cfg(target_os = "linux")]
+    Agent(Agent),
     /// List the processes that run Wasmtime
     #[cfg(target_os = "linux")]
     Ps(Ps),

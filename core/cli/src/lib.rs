@@ -3,6 +3,8 @@
 //! The guest's exit code is wlprof's. wlprof's own failures have codes of their own, as `env` and `docker run` have
 //! them: 125 wlprof itself failed, 126 the guest cannot be run, 127 there is no such guest.
 
+#[cfg(target_os = "linux")]
+mod agent;
 mod annotate;
 mod arguments;
 #[cfg(target_os = "linux")]
@@ -33,6 +35,7 @@ mod output;
 mod output_file;
 mod plugins;
 mod progress;
+mod pushing;
 mod record;
 mod recordings;
 mod render;
@@ -70,6 +73,8 @@ pub fn main() -> ExitCode {
         Some(Command::Annotate(annotate)) => annotate::run(&annotate).map(|()| 0),
         Some(Command::View(view)) => view::run(&view),
         Some(Command::Bench(bench)) => bench::run(&bench).map(|()| 0),
+        #[cfg(target_os = "linux")]
+        Some(Command::Agent(agent)) => agent::run(&agent),
         #[cfg(target_os = "linux")]
         Some(Command::Attach(attach)) => attach::run(&attach),
         #[cfg(target_os = "linux")]

@@ -14,6 +14,7 @@ use super::options::guest::GuestOptions;
 use super::options::output::FramesChoice;
 use super::options::profiling::Profiling;
 use super::options::sampling::{ClockChoice, SamplerChoice};
+use super::pushing::{self, RunPush};
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::window_profiles::GuestView;
 use super::{library, say, source_folders};
@@ -56,12 +57,18 @@ impl Record {
 
     /// Refuses options that say nothing together.
     pub(super) fn check(&self) -> Result<(), &'static str> {
-        let profiling @ Profiling { output, sampling, memory, listen } = &self.profiling;
+        let profiling @ Profiling { output, sampling, memory, listen, pushing } = &self.profiling;
         profiling.check(&self.guest)?;
         if profiling.samples_on_demand() && output.showing.off_cpu {
             return Err(
                 "--off-cpu shows the waits of a whole run: give it with -o, or ask for windows with clock=wall",
             );
+        }
+        if profiling.is_only_shown() && pushing.push.is_some() && output.showing.off_cpu {
+            return Err("--off-cpu shows the waits of a whole run: give it with -o, or push waits with --clock=wall");
+        }
+        if pushing.push.is_some() && output.code_format().is_some() && !output.names_files() {
+            return Err("--push takes samples of its own, and this format is for perf's; give --format a profile's");
         }
         if listen.is_some() && output.code_format().is_some() && !output.names_files() {
             return Err("--listen takes samples of its own, and this format is for perf's; give --format a profile's");
@@ -109,14 +116,12 @@ impl Record {
 pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     record.check().map_err(|message| Failure::new(FAILED, message))?;
     interrupt::survive_large_files().map_err(|error| Failure::new(FAILED, error))?;
-    let Profiling { output, memory, listen, .. } = &record.profiling;
+    let Profiling { output, memory, listen, pushing: push_options, .. } = &record.profiling;
     let arguments = guest::arguments(&record.guest)?;
     let (sampler, fallback) = record.sampler()?.unzip();
     let listener = listen.map(live::listen).transpose()?;
     let mut outputs = match &sampler {
-        Some(_) if !record.profiling.samples_on_demand() => {
-            Some(RunOutputs::open(output, record.profiling.selection())?)
-        }
+        Some(_) if !record.profiling.is_only_shown() => Some(RunOutputs::open(output, record.profiling.selection())?),
         _ => None,
     };
     let sources = source_folders::named(output, &record.guest.directories)?;
@@ -147,7 +152,8 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
         Some(format) => Some(machine_code::begin(format, record.jitdump_functions, &guest, &programs)?),
         None => None,
     };
-    let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
+    let push = push_options.push(&guest.name, output.frames.view())?;
+    let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some() || push.is_some());
     let guest_path = Path::new(&record.guest.guest_and_arguments[0]);
     let hint = library.as_ref().and_then(|library| library::hint(guest_path, library, &record.guest.directories));
     let sampler = sampler.map(|sampler| guest.with_known_heap(sampler));
@@ -155,12 +161,14 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let images = guest.images();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
     let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
+    let pushed = pushing::begin(push, run.profiler().as_ref(), output.quiet)?;
     let live = match (listener, run.profiler()) {
         (Some(listener), Some(profiler)) => {
             let command = std::iter::once(guest.name.clone()).chain(arguments.iter().cloned()).collect();
             let shown = GuestView::of_run(&record.profiling, &profile, named_sources, guest.hides_heap);
             let own = Arc::new(OwnGuest { profiler, images: images.clone() });
-            Some(Live::start(listener, own, command, shown, output.quiet)?)
+            let counter = pushed.as_ref().map(RunPush::counter);
+            Some(Live::start(listener, own, command, shown, counter, output.quiet)?)
         }
         _ => None,
     };
@@ -168,7 +176,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     if !output.quiet {
         interrupt::note_if_ignored();
     }
-    if outputs.is_some() {
+    if outputs.is_some() || pushed.is_some() {
         let interrupter = run.interrupter();
         let interrupt = move |signal| interrupter.interrupt(signal);
         interrupts.watch(interrupt, 1).map_err(|error| Failure::new(FAILED, error))?;
@@ -176,6 +184,7 @@ pub(super) fn run(record: &Record) -> Result<u8, Failure> {
     let ended = run.wait();
     interrupts.run_is_over();
     live.into_iter().for_each(Live::end);
+    pushed.into_iter().for_each(RunPush::end);
     let late = run.late_interruption();
     if let RunEnd::Exit(exit) = &ended {
         // What was found out about the guest may say why it does not run.

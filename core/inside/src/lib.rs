@@ -19,6 +19,8 @@ mod labels;
 #[cfg(feature = "tower")]
 mod pprof_service;
 mod profiler;
+#[cfg(feature = "push")]
+mod push;
 
 pub use labels::{Labels, Scope};
 #[cfg(feature = "tower")]
@@ -27,4 +29,6 @@ pub use profiler::{OpenWindow, Profiler};
 pub use wlprof_attach::{AttachError, Options, Progress};
 #[cfg(feature = "formats")]
 pub use wlprof_export::{self as export, Snapshot};
+#[cfg(feature = "push")]
+pub use wlprof_push::{Push, PushCounts, Pushing};
 pub use wlprof_recording::{self as recording, Clock, View};

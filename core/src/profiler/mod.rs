@@ -26,6 +26,8 @@ mod attach;
 mod builder;
 mod naming;
 mod open_window;
+#[cfg(feature = "push")]
+mod push;
 mod share;
 
 pub use attach::{Attach, HoldGuard, StoreHandle};

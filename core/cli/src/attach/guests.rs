@@ -1,5 +1,6 @@
 //! The guests of another process: opens it, with the files and languages that its modules may be of, and shows them while they are sampled.
 
+use super::program_cache::ProgramCache;
 use crate::available_plugins::Plugins;
 use crate::failure::{FAILED, Failure};
 use crate::guest;
@@ -11,9 +12,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use wlprof::sampler::{Activity, Dump};
-use wlprof_attach::{AttachError, Options, Process, ProgramFile, Session, SharedSession, Window, named_files};
-use wlprof_module::{Binary, ModuleImage, parse_binary, read_binary};
-use wlprof_recording::{Clock, Journal};
+use wlprof_attach::{
+    AttachError, Options, Process, ProgramFile, Session, SharedSession, Window, WindowNames, named_files,
+};
+use wlprof_module::{Binary, ModuleImage, read_binary};
+use wlprof_push::Windows;
+use wlprof_recording::{Clock, Journal, Recording};
+use wlprof_symbols::SharedTables;
 
 /// The guests of a process that is sampled by one thread, and looked at by others.
 #[derive(Clone)]
@@ -34,10 +39,22 @@ impl ProcessGuests {
         options: Options,
         journal: impl FnOnce() -> Result<Journal, Failure>,
     ) -> Result<Self, Failure> {
+        Self::open_with(pid, files, plugins, &mut ProgramCache::default(), options, journal)
+    }
+
+    /// Finds the guests of process `pid`, as [`open`](Self::open) does. What is in `programs` is not read again.
+    pub(crate) fn open_with(
+        pid: i32,
+        files: &[PathBuf],
+        plugins: &Plugins,
+        programs: &mut ProgramCache,
+        options: Options,
+        journal: impl FnOnce() -> Result<Journal, Failure>,
+    ) -> Result<Self, Failure> {
         // Each thread of it takes some.
         limits::allow_many_files();
         let process = Process::open(pid).map_err(failed)?;
-        let (files, languages) = program_files(files, &process, plugins)?;
+        let (files, languages) = program_files(files, &process, plugins, programs)?;
         let clock = options.clock;
         let session = Session::new(process, files, journal()?, options).map_err(failed)?;
         if session.modules().is_empty() {
@@ -52,6 +69,17 @@ impl ProcessGuests {
     /// Returns the language of its files, if all that have one have the same.
     pub(crate) fn language(&self) -> Option<String> {
         self.languages().first().filter(|_| self.languages().len() == 1).cloned()
+    }
+
+    /// Returns windows of it that follow each other, to be pushed.
+    pub(crate) fn windows(&self) -> ProcessWindows {
+        self.windows_named_by(&SharedTables::default())
+    }
+
+    /// Returns such windows, whose names share `tables` with those of other processes.
+    pub(crate) fn windows_named_by(&self, tables: &SharedTables) -> ProcessWindows {
+        let names = WindowNames::sharing(tables);
+        ProcessWindows { session: self.session.clone(), clock: self.clock, names, window: None }
     }
 
     /// Returns the languages of its files.
@@ -129,11 +157,36 @@ impl Drop for ProcessWindow {
     }
 }
 
+/// Windows of a process that follow each other.
+pub(crate) struct ProcessWindows {
+    session: Arc<SharedSession>,
+    clock: Clock,
+    names: WindowNames,
+    window: Option<Window>,
+}
+
+impl Windows for ProcessWindows {
+    fn begin(&mut self) -> bool {
+        if self.window.is_none() {
+            self.window = self.session.look(|session| session.open_window(self.clock)).ok();
+        }
+        self.window.is_some()
+    }
+
+    fn next(&mut self) -> io::Result<Recording> {
+        let window = self.window.take().ok_or_else(|| io::Error::other("nothing is sampled"))?;
+        let (recording, next) = self.session.next_window(window, &mut self.names)?;
+        self.window = Some(next);
+        Ok(recording)
+    }
+}
+
 /// The files that the user names, and those that the process does, and their languages.
 fn program_files(
     named: &[PathBuf],
     process: &Process,
     plugins: &Plugins,
+    programs: &mut ProgramCache,
 ) -> Result<(Vec<ProgramFile>, BTreeSet<String>), Failure> {
     let mut languages = BTreeSet::new();
     let mut file = |path: Option<&PathBuf>, read: (Binary, Vec<String>)| {
@@ -147,8 +200,11 @@ fn program_files(
         files.push(file(Some(path), binary));
     }
     // They may be anything, and are of use only if an image was compiled from them.
-    let found = named_files(process).into_iter().filter_map(|(path, bytes)| parse_binary(bytes, &path, None).ok());
-    files.extend(found.map(|read| file(None, read)));
+    let found = named_files(process).into_iter().filter_map(|(path, bytes)| programs.file(&path, bytes, plugins));
+    for (file, language) in found {
+        languages.extend(language);
+        files.push(file);
+    }
     Ok((files, languages))
 }
 

@@ -1,9 +1,11 @@
 //! `wlprof attach PID`: samples the guests of a process that runs already.
 
 pub(super) mod guests;
+mod program_cache;
 pub(super) mod ps;
 
 pub(super) use guests::ProcessGuests;
+pub(super) use program_cache::ProgramCache;
 
 use super::available_plugins::Plugins;
 use super::failure::{FAILED, Failure};
@@ -12,9 +14,11 @@ use super::interrupt::{self, Interrupts};
 use super::live::{self, Live};
 use super::live_guest::LiveGuest;
 use super::options::output::{FramesChoice, Output};
+use super::options::push::PushOptions;
 use super::options::sampling::{ClockChoice, parse_overhead};
 use super::options::showing::ShowChoice;
 use super::os::signals::Suspension;
+use super::pushing::{PushCounter, RunPush};
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::window_profiles::GuestView;
 use super::{say, source_folders};
@@ -29,6 +33,7 @@ use wlprof::sampler::{Dump, SessionOutcome};
 use wlprof_attach::Options;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
+use wlprof_push::{Push, Resource};
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Clock, Journal, Selection};
 use wlprof_show::escape;
@@ -73,6 +78,8 @@ pub(super) struct Attach {
     listen: Option<ListenAddress>,
     #[command(flatten)]
     output: Output,
+    #[command(flatten)]
+    pushing: PushOptions,
 }
 
 /// Samples the process and writes its profile.
@@ -82,22 +89,26 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     check(attach).map_err(|message| Failure::new(FAILED, message))?;
     let listener = attach.listen.map(live::listen).transpose()?;
     let plugins = Plugins::for_run(&attach.plugins, &Choice::Auto)?;
+    let push = attach.pushing.push("", attach.output.frames.view())?;
     let mut outputs = match attach.is_only_shown() {
         true => None,
         false => Some(RunOutputs::open(&attach.output, attach.output.showing.selection(ShowChoice::Time))?),
     };
     let sources = source_folders::named(&attach.output, &[])?;
-    let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some());
+    let journal = || run_outputs::begin_journal(&mut outputs, listener.is_some() || push.is_some());
     let guests = ProcessGuests::open(attach.pid, &attach.guests, &plugins, attach.options(), journal);
     let interrupts = Interrupts::default();
     let is_interrupted = Arc::new(AtomicBool::new(false));
     let interrupted = is_interrupted.clone();
     let prepared = guests.and_then(|guests| {
         interrupts.watch(move |_| interrupted.store(true, Ordering::Relaxed), 1).map_err(fail)?;
-        let live = listener.map(|listener| attach.show(listener, &guests, &plugins, sources.clone())).transpose()?;
-        Ok((guests, live, Suspension::caught().map_err(fail)?))
+        let pushed = push.map(|push| begin_push(attach, push, &guests)).transpose()?;
+        let counter = pushed.as_ref().map(RunPush::counter);
+        let show = |listener| attach.show(listener, &guests, &plugins, sources.clone(), counter);
+        let live = listener.map(show).transpose()?;
+        Ok((guests, live, pushed, Suspension::caught().map_err(fail)?))
     });
-    let (guests, live, suspension) =
+    let (guests, live, pushed, suspension) =
         prepared.inspect_err(|_| outputs.iter().for_each(RunOutputs::remove_forerunner))?;
     if !attach.output.quiet {
         say_what_is_sampled(attach, &guests.images());
@@ -120,6 +131,7 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
         say::line(format_args!("process {} has ended", attach.pid));
     }
     live.into_iter().for_each(Live::end);
+    pushed.into_iter().for_each(RunPush::end);
     let written = match (guests.session.finish(), outputs) {
         (Some(wlprof_attach::SessionOutcome { recorder, meta, ticks, modules, programs }), Some(outputs)) => {
             let language = guests.language();
@@ -131,6 +143,15 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
     };
     // What was sampled before is shown, and then what ended it.
     written.and(sampled.map_err(guests::failed)).map(|()| 0)
+}
+
+/// Begins to push what is sampled of the process, by what is known of it.
+fn begin_push(attach: &Attach, push: Push, guests: &ProcessGuests) -> Result<RunPush, Failure> {
+    let server = push.target().to_string();
+    let resource = attach.pushing.with_attributes(Resource::of_process(attach.pid));
+    let pushing = push.of(resource).windows(guests.windows());
+    let pushing = pushing.map_err(|error| Failure::new(FAILED, format!("--push: {error}")))?;
+    Ok(RunPush::new(pushing, server, attach.output.quiet))
 }
 
 /// Returns what the threads of process `pid` have on their stacks now, and the modules that wasm frames are of. `files` are those that they
@@ -145,13 +166,20 @@ pub(super) fn dump(pid: i32, files: &[PathBuf]) -> Result<(Dump, Vec<Arc<ModuleI
 impl Attach {
     /// Whether nothing is written or printed: who asks is shown what there is meanwhile.
     fn is_only_shown(&self) -> bool {
-        self.listen.is_some() && !self.output.names_files() && self.output.format.is_none()
+        let is_looked_at = self.listen.is_some() || self.pushing.push.is_some();
+        is_looked_at && !self.output.names_files() && self.output.format.is_none()
     }
 
     fn options(&self) -> Options {
         let unless_told = if self.output.showing.off_cpu { Clock::Wall } else { Clock::Cpu };
         let clock = self.clock.map_or(unless_told, ClockChoice::clock);
-        Options { rate_hz: self.rate, clock, max_overhead: self.max_overhead / 100.0, host_frames: self.host_frames }
+        Options {
+            rate_hz: self.rate,
+            clock,
+            max_overhead: self.max_overhead / 100.0,
+            host_frames: self.host_frames,
+            ..Options::default()
+        }
     }
 
     /// Shows the guests at `listener` while they are sampled.
@@ -161,6 +189,7 @@ impl Attach {
         guests: &ProcessGuests,
         plugins: &Plugins,
         sources: SourceFolders,
+        pushed: Option<PushCounter>,
     ) -> Result<Live, Failure> {
         let Output { frames, showing, quiet, .. } = &self.output;
         let language = guests.language();
@@ -174,7 +203,7 @@ impl Attach {
             table: TableOptions { width: None, ..showing.table(*frames != FramesChoice::Guest) },
         };
         let command = vec![format!("process {}", self.pid)];
-        Live::start(listener, Arc::new(guests.clone()), command, shown, *quiet)
+        Live::start(listener, Arc::new(guests.clone()), command, shown, pushed, *quiet)
     }
 }
 
@@ -212,7 +241,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.filter(|duration| !duration.is_zero()).ok_or_else(|| "expected a number of seconds above 0".to_owned())
 }
 
-fn rate(text: &str) -> Result<f64, String> {
+pub(super) fn rate(text: &str) -> Result<f64, String> {
     let rate = text.parse().ok().filter(|rate| RATES.contains(rate));
     rate.ok_or_else(|| format!("expected samples a second, from {} to {}", RATES.start(), RATES.end()))
 }

@@ -2,6 +2,7 @@
 
 use super::state::State;
 use super::windows::{Refusal, blocking};
+use crate::pushing::{self, PushCounter};
 use axum::extract::State as Given;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue};
@@ -57,10 +58,10 @@ pub(super) async fn answer(Given(state): Given<Arc<State>>, headers: HeaderMap) 
     let guest = state.guest.clone();
     let activity = blocking(&state.counters, move || Ok(guest.activity())).await?;
     let syntax = Syntax::accepted(headers.get(ACCEPT).and_then(|accept| accept.to_str().ok()));
-    Ok(([(CONTENT_TYPE, syntax.media_type())], syntax.of(&text(&activity))).into_response())
+    Ok(([(CONTENT_TYPE, syntax.media_type())], syntax.of(&text(&activity, state.pushed.as_ref()))).into_response())
 }
 
-fn text(activity: &Activity) -> String {
+fn text(activity: &Activity, pushed: Option<&PushCounter>) -> String {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let mut text = String::new();
     let mut counter_s = |name: &str, ns: u64, help: &str| {
@@ -89,6 +90,7 @@ fn text(activity: &Activity) -> String {
         let import = label(import.as_deref().unwrap_or("other"));
         let _ = writeln!(text, "{name}_total{{import=\"{import}\"}} {count}");
     }
+    pushed.iter().for_each(|counts| text.push_str(&pushing::metrics(&counts())));
     text.push_str("# EOF\n");
     text
 }
@@ -110,7 +112,7 @@ mod tests {
             host_calls: [(Some("a\"} 1\n\\b\u{7}".to_owned()), 3), (None, 1)].into_iter().collect(),
             ..Activity::default()
         };
-        let text = text(&activity);
+        let text = text(&activity, None);
         assert!(text.contains("wlprof_guest_cpu_seconds_total 1.5\n"), "{text}");
         let calls: Vec<&str> = text.lines().filter(|line| line.starts_with("wlprof_host_calls_total")).collect();
         let expected = ["{import=\"other\"} 1", "{import=\"a\\\"} 1\\n\\\\b\u{fffd}\"} 3"];
@@ -127,7 +129,7 @@ mod tests {
         assert_eq!(Syntax::accepted(Some(prometheus)), Syntax::OpenMetrics);
         let activity =
             Activity { host_calls: [(Some("# UNIT".to_owned()), 3)].into_iter().collect(), ..<_>::default() };
-        let text = Syntax::Prometheus.of(&text(&activity));
+        let text = Syntax::Prometheus.of(&text(&activity, None));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines.contains(&"# TYPE wlprof_guest_cpu_seconds_total counter"), "{text}");
         assert!(lines.contains(&"# HELP wlprof_samples_total Samples taken."), "{text}");

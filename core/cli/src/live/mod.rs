@@ -22,6 +22,7 @@ mod windows;
 use super::failure::{FAILED, Failure};
 use super::http::{ListenAddress, Server};
 use super::live_guest::LiveGuest;
+use super::pushing::PushCounter;
 use super::say;
 use super::window_profiles::GuestView;
 use state::State;
@@ -51,10 +52,11 @@ impl Live {
         guest: Arc<dyn LiveGuest>,
         command: Vec<String>,
         shown: GuestView,
+        pushed: Option<PushCounter>,
         is_quiet: bool,
     ) -> Result<Self, Failure> {
         let (over, is_over) = watch::channel(false);
-        let state = State::new(guest, command, shown, is_over);
+        let state = State::new(guest, command, shown, pushed, is_over);
         let server = Server::start(listener, pages::router(Arc::new(state)), &pages::contents());
         let server = server.map_err(|error| Failure::new(FAILED, format!("--listen: {error}")))?;
         if !is_quiet {

@@ -1,6 +1,7 @@
 //! What answers are made of, and how many at a time.
 
 use crate::live_guest::LiveGuest;
+use crate::pushing::PushCounter;
 use crate::window_profiles::{GuestView, WindowProfiles};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, watch};
@@ -17,6 +18,8 @@ pub(super) struct State {
     /// The guest's name and its arguments.
     pub(super) command: Vec<String>,
     pub(super) profiles: WindowProfiles,
+    /// What is pushed meanwhile.
+    pub(super) pushed: Option<PushCounter>,
     /// Made when stacks are first asked for, of as many modules as there were.
     pub(super) symbols: Mutex<Option<(usize, Symbols)>>,
     pub(super) windows: Arc<Semaphore>,
@@ -36,6 +39,7 @@ impl State {
         guest: Arc<dyn LiveGuest>,
         command: Vec<String>,
         shown: GuestView,
+        pushed: Option<PushCounter>,
         is_over: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -43,6 +47,7 @@ impl State {
             profiles: WindowProfiles::new(shown),
             guest,
             command,
+            pushed,
             symbols: Mutex::new(None),
             windows: Arc::new(Semaphore::new(WINDOWS)),
             readers: Arc::new(Semaphore::new(1)),

@@ -6,6 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod names;
 pub(crate) mod output;
 pub(crate) mod profiling;
+pub(crate) mod push;
 pub(crate) mod sampling;
 pub(crate) mod showing;
 pub(crate) mod wasmtime;

@@ -3,13 +3,21 @@
 use super::guest::GuestOptions;
 use super::memory::MemoryOptions;
 use super::output::Output;
+use super::push::PushOptions;
 use super::sampling::{SamplerChoice, Sampling};
 use super::showing::ShowChoice;
 use crate::failure::{FAILED, Failure};
 use crate::http::ListenAddress;
 use clap::Args;
+use std::time::Duration;
 use wlprof::sampler::SamplerOptions;
 use wlprof_recording::{Clock, Selection};
+
+/// Samples a second of what is only pushed, unless the user says how many.
+const PUSHED_HZ: f64 = 100.0;
+
+/// How late the first window that is pushed may be opened, to begin with the guest all the same.
+const FIRST_WINDOW: Duration = Duration::from_secs(5);
 
 /// What is profiled, and where that goes.
 #[derive(Args)]
@@ -26,12 +34,20 @@ pub(crate) struct Profiling {
     /// is sampled only while somebody asks.
     #[arg(long, value_name = "[ADDR:]PORT", help_heading = "Output")]
     pub(crate) listen: Option<ListenAddress>,
+    #[command(flatten)]
+    pub(crate) pushing: PushOptions,
 }
 
 impl Profiling {
     /// Whether samples are taken for who asks for them while the guest runs, and for nobody else.
     pub(crate) fn samples_on_demand(&self) -> bool {
-        self.listen.is_some() && !self.output.names_files() && self.output.format.is_none()
+        self.listen.is_some() && self.is_only_shown()
+    }
+
+    /// Whether nothing is written: what is sampled is pushed, or shown while the guest runs.
+    pub(crate) fn is_only_shown(&self) -> bool {
+        let is_looked_at = self.listen.is_some() || self.pushing.push.is_some();
+        is_looked_at && !self.output.names_files() && self.output.format.is_none()
     }
 
     /// Whether memory is profiled, and time is not.
@@ -44,6 +60,9 @@ impl Profiling {
         self.sampling.check()?;
         if self.listen.is_some() && self.sampling.sampler == SamplerChoice::Off {
             return Err("--listen needs samples; leave out --sampler=off");
+        }
+        if self.pushing.push.is_some() && self.sampling.sampler == SamplerChoice::Off && !self.memory.memory {
+            return Err("--push needs samples; leave out --sampler=off");
         }
         if self.memory.memory && guest.wasmtime.limit_fuel() {
             return Err("-W fuel counts what --memory adds to the guest as well: leave out one of them");
@@ -75,9 +94,15 @@ impl Profiling {
         let resolved = sampling.kind.resolve();
         let (kind, fallback) =
             resolved.map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
+        let pushes = self.pushing.push.is_some();
+        // What is only pushed needs no more than servers are used to.
+        let sampling =
+            if pushes && self.is_only_shown() { self.sampling.at_most(sampling, PUSHED_HZ) } else { sampling };
         let options = SamplerOptions {
             kind,
-            on_demand: self.samples_on_demand() || self.profiles_memory_alone(),
+            on_demand: self.samples_on_demand() && !pushes || self.profiles_memory_alone(),
+            // The first window begins with the guest.
+            keep: pushes.then_some(FIRST_WINDOW),
             counts_host_calls: self.listen.is_some(),
             heap: self.memory.rate(),
             ..sampling

@@ -73,6 +73,19 @@ impl Sampling {
         wlprof_attach::Options { rate_hz, clock, max_overhead: self.max_overhead / 100.0, ..options }
     }
 
+    /// These options with that rate, if the user says none.
+    pub(crate) fn at_most(&self, options: SamplerOptions, rate_hz: f64) -> SamplerOptions {
+        match self.rate {
+            Some(_) => options,
+            None => SamplerOptions {
+                kind: options.kind,
+                max_overhead: options.max_overhead,
+                clock: options.clock,
+                ..SamplerOptions::at_rate(rate_hz)
+            },
+        }
+    }
+
     /// The sampler's options, with samples of the time of `unless_told`; `None` if there are to be no samples.
     pub(crate) fn options(&self, unless_told: Clock) -> Option<SamplerOptions> {
         let kind = match self.sampler {

@@ -34,6 +34,7 @@ use super::options::guest::GuestOptions;
 use super::options::output::FramesChoice;
 use super::options::profiling::Profiling;
 use super::options::sampling::ClockChoice;
+use super::pushing::{self, RunPush};
 use super::run_outputs::{self, ProfileOf, RunOutputs};
 use super::source_folders;
 use super::window_profiles::GuestView;
@@ -102,13 +103,13 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(FAILED, error);
     serve.check().map_err(|message| failed(&message))?;
     interrupt::survive_large_files().map_err(|error| failed(&error))?;
-    let Profiling { output, memory, listen, .. } = &serve.profiling;
+    let Profiling { output, memory, listen, pushing: push_options, .. } = &serve.profiling;
     let (sampler, fallback) = serve.profiling.sampler(Clock::Cpu)?.unzip();
     let by_epochs = sampler.as_ref().is_some_and(|sampler| sampler.kind == SamplerKind::Epoch);
     let takes_turns = by_epochs || serve.guest.wasmtime.timeout().is_some();
     let listener = listen.map(live::listen).transpose()?;
-    let on_demand = serve.profiling.samples_on_demand();
-    let wanted = sampler.as_ref().filter(|_| !on_demand);
+    let is_only_shown = serve.profiling.is_only_shown();
+    let wanted = sampler.as_ref().filter(|_| !is_only_shown);
     let mut outputs = wanted.map(|_| RunOutputs::open(output, serve.profiling.selection())).transpose()?;
     let sources = source_folders::named(output, &serve.guest.directories)?;
     // While the guest runs none of its own, which it can change.
@@ -136,9 +137,10 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let wasi = WasiOptions { arguments: Vec::new(), stdio: Stdio::Null, ..guest::wasi(&serve.guest, &guest, &[]) };
     // Said here, a folder that cannot be opened is a wrong option and no failure of each request.
     wasi.build().map_err(|error| failed(&format!("{error:#}")))?;
+    let push = push_options.push(&guest.name, output.frames.view())?;
     let profiler = match sampler {
         Some(sampler) => {
-            let journal = run_outputs::begin_journal(&mut outputs, listener.is_some())?;
+            let journal = run_outputs::begin_journal(&mut outputs, listener.is_some() || push.is_some())?;
             let profiler = profiler(&guest, journal, programs, &wasi, guest.with_known_heap(sampler));
             Some(profiler.map_err(|error| failed(&format!("{error:#}")))?)
         }
@@ -147,11 +149,13 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     let images = guest.images();
     let plugin_files: Vec<_> = language.iter().flat_map(|language| plugins.files_of(language)).collect();
     let profile = ProfileOf { images: &images, language, plugins: plugin_files, sources };
+    let pushed = pushing::begin(push, profiler.as_ref(), output.quiet)?;
     let live = match (listener, &profiler) {
         (Some(listener), Some(profiler)) => {
             let shown = GuestView::of_run(&serve.profiling, &profile, named_sources, guest.hides_heap);
             let own = Arc::new(OwnGuest { profiler: profiler.clone(), images: images.clone() });
-            Some(Live::start(listener, own, vec![guest.name.clone()], shown, output.quiet)?)
+            let counter = pushed.as_ref().map(RunPush::counter);
+            Some(Live::start(listener, own, vec![guest.name.clone()], shown, counter, output.quiet)?)
         }
         _ => None,
     };
@@ -172,6 +176,7 @@ pub(super) fn run(serve: &Serve) -> Result<u8, Failure> {
     }
     interrupts.run_is_over();
     live.into_iter().for_each(Live::end);
+    pushed.into_iter().for_each(RunPush::end);
     if let Err(error) = ended {
         outputs.iter().for_each(RunOutputs::remove_forerunner);
         return Err(Failure::new(FAILED, format!("{error:#}")));

@@ -56,6 +56,7 @@ mod plugin_abi;
 mod plugin_heaps;
 mod plugin_kit;
 mod pprof;
+mod push;
 mod python;
 mod python_resumed;
 mod quickjs;

@@ -1,0 +1,70 @@
+//! Finds processes that have begun to run Wasmtime.
+
+use super::filter::{Pattern, ProcessFacts, is_wanted};
+use std::collections::HashMap;
+use std::fs;
+use std::time::{Duration, Instant};
+use wlprof_attach::Process;
+use wlprof_show::escape;
+
+/// How often new processes are looked for.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// How long it takes until a process is looked at again, at first and at last: most never run Wasmtime, and those that do mostly begin soon.
+const FIRST: Duration = Duration::from_secs(2);
+const LAST: Duration = Duration::from_secs(60);
+
+/// Characters of a command that are shown.
+const SHOWN: usize = 100;
+
+/// A process that runs Wasmtime.
+pub(super) struct FoundProcess {
+    pub(super) pid: i32,
+    command: Vec<String>,
+}
+
+impl FoundProcess {
+    /// Returns its command, as far as it fits into a line.
+    pub(super) fn shown(&self) -> String {
+        escape::single_line(&self.command.join(" ").chars().take(SHOWN).collect::<String>()).into()
+    }
+}
+
+/// The processes that were looked at: when they are again, and after how long after that.
+#[derive(Default)]
+pub(super) struct Scan {
+    looked: Option<Instant>,
+    others: HashMap<i32, (Instant, Duration)>,
+}
+
+impl Scan {
+    /// Looks, if it is time, for processes that are wanted and not `attached` to.
+    pub(super) fn next(&mut self, attached: &[i32], include: &[Pattern], exclude: &[Pattern]) -> Vec<FoundProcess> {
+        let now = Instant::now();
+        if self.looked.is_some_and(|looked| now - looked < EVERY) {
+            return Vec::new();
+        }
+        self.looked = Some(now);
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids: Vec<i32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        self.others.retain(|pid, _| pids.contains(pid));
+        let own = std::process::id() as i32;
+        let mut found = Vec::new();
+        for pid in pids.into_iter().filter(|pid| *pid != own && !attached.contains(pid)) {
+            let (next, wait) = self.others.get(&pid).copied().unwrap_or((now, FIRST));
+            if next > now {
+                continue;
+            }
+            self.others.insert(pid, (now + wait, (2 * wait).min(LAST)));
+            let Ok(process) = Process::open(pid) else { continue };
+            if !process.runs_wasmtime().unwrap_or(false) {
+                continue;
+            }
+            let command = process.command();
+            if is_wanted(&ProcessFacts::of(pid, &command), include, exclude) {
+                found.push(FoundProcess { pid, command });
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,135 @@
+//! Options of what is pushed to a server.
+
+use crate::failure::{FAILED, Failure};
+use crate::say;
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+use wlprof_push::Push;
+#[cfg(target_os = "linux")]
+use wlprof_push::Resource;
+use wlprof_recording::View;
+use wlprof_show::escape;
+
+/// Bytes in a mebibyte.
+const MIB: u64 = 1 << 20;
+
+/// What is pushed, and where.
+#[derive(Args)]
+pub(crate) struct PushOptions {
+    /// Push profiles to a server while the guest runs
+    ///
+    /// pyroscope://HOST, otlp+http://HOST, otlp+grpc://HOST or parca://HOST; with an s behind it (pyroscopes://) by TLS. `otlp` and
+    /// `pyroscope` take the address of the environment.
+    #[arg(long, value_name = "URL", help_heading = "Push")]
+    pub(crate) push: Option<String>,
+    /// How long the time of a pushed profile is, such as 15s or 1m
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval, hide_short_help = true, help_heading = "Push")]
+    push_interval: Duration,
+    /// Say this of what is pushed, by OpenTelemetry's names (`deployment.environment.name=staging`); may repeat
+    #[arg(long, value_name = "NAME=VALUE", value_parser = attribute, hide_short_help = true, help_heading = "Push")]
+    push_resource: Vec<(String, String)>,
+    /// Labels of samples that are pushed. Servers make a series of each set of texts
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', hide_short_help = true, help_heading = "Push")]
+    push_labels: Vec<String>,
+    /// Push as this tenant (X-Scope-OrgID)
+    #[arg(long, value_name = "ID", hide_short_help = true, help_heading = "Push")]
+    push_tenant: Option<String>,
+    /// File with headers for the server, one `Name: value` on a line: credentials
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Push")]
+    push_headers: Option<PathBuf>,
+    /// File with the certificates of those that may have signed the server's (PEM)
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Push")]
+    push_ca: Option<PathBuf>,
+    /// Keep what no server has taken in this folder, up to so many MiB [default: in memory, 64 MiB]
+    #[arg(long, value_name = "DIR[,MIB]", hide_short_help = true, help_heading = "Push")]
+    push_queue: Option<String>,
+}
+
+impl PushOptions {
+    /// Reads what is to be pushed where, if it is, of a service that is called `service` unless the environment names it, with the frames of `view`.
+    pub(crate) fn push(&self, service: &str, view: View) -> Result<Option<Push>, Failure> {
+        let Some(address) = &self.push else { return self.check_unused().map(|()| None) };
+        let failed = |error: String| Failure::new(FAILED, format!("--push: {error}"));
+        let mut push =
+            Push::to(address).map_err(failed)?.every(self.push_interval).labels(&self.push_labels).view(view);
+        push = self.push_resource.iter().fold(push, |push, (name, value)| push.resource(name, value));
+        push = if service.is_empty() { push } else { push.service(service) };
+        if let Some(tenant) = &self.push_tenant {
+            push = push.tenant(tenant).map_err(failed)?;
+        }
+        if let Some(file) = &self.push_headers {
+            push = push.headers_of(file).map_err(failed)?;
+        }
+        if let Some(file) = &self.push_ca {
+            push = push.roots_of(file);
+        }
+        if let Some(queue) = &self.push_queue {
+            let (folder, mib) = match queue.rsplit_once(',') {
+                Some((folder, mib)) if mib.chars().all(|c| c.is_ascii_digit()) => (folder, mib.parse().ok()),
+                _ => (&**queue, None),
+            };
+            push = push.queue_in(folder.as_ref());
+            push = mib.into_iter().fold(push, |push, mib: u64| push.queue_bytes(mib.saturating_mul(MIB)));
+        }
+        if push.is_disabled() {
+            return Ok(None);
+        }
+        Ok(Some(push.saying(|what| say::line(format_args!("wlprof: push: {}", escape::single_line(what))))))
+    }
+
+    /// Adds what the user says of what is pushed to what is known of a process.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn with_attributes(&self, mut resource: Resource) -> Resource {
+        self.push_resource.iter().for_each(|(name, value)| resource.set(name, value));
+        resource
+    }
+
+    /// Refuses options that say how to push where nothing is pushed.
+    fn check_unused(&self) -> Result<(), Failure> {
+        let given = [
+            (!self.push_resource.is_empty(), "--push-resource"),
+            (!self.push_labels.is_empty(), "--push-labels"),
+            (self.push_tenant.is_some(), "--push-tenant"),
+            (self.push_headers.is_some(), "--push-headers"),
+            (self.push_ca.is_some(), "--push-ca"),
+            (self.push_queue.is_some(), "--push-queue"),
+        ];
+        match given.iter().find(|(is_given, _)| *is_given) {
+            Some((_, name)) => Err(Failure::new(FAILED, format!("{name} is for --push URL"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len()));
+    let seconds = match unit {
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => 0.0,
+    };
+    let seconds =
+        number.parse::<f64>().ok().map(|number| number * seconds).filter(|time| (1.0..=3600.0).contains(time));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 1s to 1h".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_units() {
+        let seconds = |text: &str| interval(text).map(|interval| interval.as_secs_f64());
+        assert_eq!(["15s", "90", "1.5m", "1h"].map(|text| seconds(text).unwrap()), [15.0, 90.0, 90.0, 3600.0]);
+        for text in ["", "s", "0s", "2h", "15ms", "-1s", "NaN", "15x"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}
