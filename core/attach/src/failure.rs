@@ -60,8 +60,8 @@ impl AttachError {
                  `sudo sysctl kernel.yama.ptrace_scope=0`"
             }
             _ => {
-                "it belongs to another user, or runs with more rights: run wlprof as the same user or with sudo; in a container, with \
-                 the capability SYS_PTRACE (`docker run --cap-add=SYS_PTRACE`)"
+                "it belongs to another user, or runs with more rights: run wlprof as the same user, with sudo, or with the capabilities \
+                 SYS_PTRACE and DAC_READ_SEARCH (in a container: `docker run --cap-add=SYS_PTRACE --cap-add=DAC_READ_SEARCH`)"
             }
         };
         Self::Forbidden { pid, reason: reason.to_owned() }

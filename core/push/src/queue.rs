@@ -133,9 +133,10 @@ impl Queue {
 
     /// Ends the queue. What is in files stays there for the next process; what is in memory is lost.
     pub(crate) fn end(&mut self) {
-        let lost = self.windows.drain(..).filter(|window| matches!(window.content, Content::Memory(_))).count();
-        if lost > 0 {
-            *self.counts.dropped.entry(DropReason::Ended).or_default() += lost as u64;
+        for window in std::mem::take(&mut self.windows) {
+            if matches!(window.content, Content::Memory(_)) {
+                self.settle(window, Err(DropReason::Ended));
+            }
         }
     }
 }
@@ -202,7 +203,10 @@ mod tests {
         queue.settle(oldest, Ok(()));
         assert_eq!((queue.counts.queued, queue.counts.delivered), (2, 1));
         queue.end();
-        assert_eq!(queue.counts.dropped[&DropReason::Ended], 2);
+        assert_eq!(
+            (queue.counts.dropped[&DropReason::Ended], queue.counts.queued, queue.counts.queued_bytes),
+            (2, 0, 0)
+        );
     }
 
     #[test]

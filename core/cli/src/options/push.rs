@@ -23,10 +23,10 @@ pub(crate) struct PushOptions {
     /// `pyroscope` take the address of the environment.
     #[arg(long, value_name = "URL", help_heading = "Push")]
     pub(crate) push: Option<String>,
-    /// How long the time of a pushed profile is, such as 15s or 1m
+    /// How often a profile is pushed, such as 15s or 1m
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval, hide_short_help = true, help_heading = "Push")]
     push_interval: Duration,
-    /// Say this of what is pushed, by OpenTelemetry's names (`deployment.environment.name=staging`); may repeat
+    /// Resource attribute of the profiles, by OpenTelemetry's names (`deployment.environment.name=staging`); may repeat
     #[arg(long, value_name = "NAME=VALUE", value_parser = attribute, hide_short_help = true, help_heading = "Push")]
     push_resource: Vec<(String, String)>,
     /// Labels of samples that are pushed. Servers make a series of each set of texts
@@ -73,6 +73,7 @@ impl PushOptions {
             push = mib.into_iter().fold(push, |push, mib: u64| push.queue_bytes(mib.saturating_mul(MIB)));
         }
         if push.is_disabled() {
+            say::line(format_args!("note: OTEL_SDK_DISABLED is set, so nothing is pushed"));
             return Ok(None);
         }
         Ok(Some(push.saying(|what| say::line(format_args!("wlprof: push: {}", escape::single_line(what))))))
