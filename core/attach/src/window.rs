@@ -116,7 +116,7 @@ impl Session {
         self.name(NAMING);
         #[cfg(feature = "host-frames")]
         self.name_host_frames();
-        let of = WindowOf { from_ns: window.from_ns, until_ns, clock: window.clock, follows: None };
+        let of = WindowOf { from_ns: window.from_ns, until_ns, clock: window.clock, follows: None, until: None };
         let truncated = self.samples.recorder.truncated_counts().into_iter().filter_map(|(reason, count)| {
             let more = count - window.truncated.get(&reason).copied().unwrap_or(0);
             (more > 0).then_some((reason, more))
@@ -146,7 +146,7 @@ impl Session {
 
     /// Has samples be kept from where the first open window begins.
     fn keep(&mut self) {
-        self.samples.recorder.keep_from(self.windows.iter().min().copied());
+        self.samples.recorder.keep_from(self.windows.iter().min().copied(), None);
     }
 
     fn now_ns(&self) -> u64 {

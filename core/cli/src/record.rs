@@ -64,10 +64,10 @@ impl Record {
                 "--off-cpu shows the waits of a whole run: give it with -o, or ask for windows with clock=wall",
             );
         }
-        if profiling.is_only_shown() && pushing.push.is_some() && output.showing.off_cpu {
+        if profiling.is_only_shown() && pushing.is_on() && output.showing.off_cpu {
             return Err("--off-cpu shows the waits of a whole run: give it with -o, or push waits with --clock=wall");
         }
-        if pushing.push.is_some() && output.code_format().is_some() && !output.names_files() {
+        if pushing.is_on() && output.code_format().is_some() && !output.names_files() {
             return Err("--push takes samples of its own, and this format is for perf's; give --format a profile's");
         }
         if listen.is_some() && output.code_format().is_some() && !output.names_files() {

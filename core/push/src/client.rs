@@ -12,11 +12,17 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+
+/// How long is waited for one of a server's addresses before the next is tried.
+const MAX_CONNECT: Duration = Duration::from_secs(3);
 
 /// Bytes of an answer that are read.
 const MAX_ANSWER: usize = 64 << 10;
@@ -48,8 +54,7 @@ impl Client {
     /// # Errors
     /// Why there is no answer.
     pub(crate) async fn send(&self, request: &Request) -> Result<Answer, String> {
-        let stream = TcpStream::connect((&*self.target.host, self.target.port)).await;
-        let stream = stream.map_err(|error| format!("no connection: {error}"))?;
+        let stream = self.connected().await.map_err(|error| format!("no connection: {error}"))?;
         match &self.tls {
             Some((connector, name)) => {
                 let stream = connector.connect(name.clone(), stream).await;
@@ -57,6 +62,19 @@ impl Client {
             }
             None => self.send_over(stream, request).await,
         }
+    }
+
+    /// Connects to the first address of the server that answers.
+    async fn connected(&self) -> io::Result<TcpStream> {
+        let mut last = io::Error::from(io::ErrorKind::NotFound);
+        for address in lookup_host((&*self.target.host, self.target.port)).await? {
+            match timeout(MAX_CONNECT, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = error,
+                Err(_) => last = io::ErrorKind::TimedOut.into(),
+            }
+        }
+        Err(last)
     }
 
     async fn send_over(
@@ -99,8 +117,8 @@ impl Client {
             let message = message.header("host", target.authority()).header("content-type", media_type);
             if *is_gzipped { message.header("content-encoding", "gzip") } else { message }
         };
-        for (name, value) in headers.iter() {
-            message = message.header(name, value);
+        if let Some(own) = message.headers_mut() {
+            own.extend(headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         }
         message.body(Full::new(if is_grpc { prefixed(body, *is_gzipped) } else { body.clone() }))
     }

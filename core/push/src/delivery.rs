@@ -4,12 +4,14 @@ use crate::answer::{Answer, Verdict};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::counts::{DropReason, PushCounts};
-use crate::queue::{Queue, QueuedWindow};
+use crate::queue::{Queue, QueuedWindow, ended};
+use crate::queue_folder::QueueFolder;
 use crate::request::Request;
 use crate::resource::Resource;
 use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -24,23 +26,30 @@ pub(crate) type Say = Box<dyn Fn(&str) + Send + Sync>;
 /// The longest pause that a server may ask for. After it a window is too old.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
+/// Answers that ask for another attempt, before a window stands back for others.
+const MAX_ANSWERS: u32 = 5;
+
 /// Attempts at the end: nobody is to wait for a server that is not there.
 const MAX_LAST_ATTEMPTS: u32 = 2;
 
 /// What the thread that delivers shares with those that have windows.
 struct Shared {
     queue: Mutex<Queue>,
+    /// Where windows are kept in files. Locked while one is written, and without the queue.
+    folder: Option<Mutex<QueueFolder>>,
     /// Rings when there is a window, or when it is to end.
     bell: Notify,
     /// When to be over, once that is wanted.
     end: Mutex<Option<Instant>>,
+    /// The user has been warned that files cannot be written.
+    has_said_full: AtomicBool,
     say: Say,
 }
 
 /// A thread that delivers windows, until it is ended or dropped.
 pub(crate) struct Delivery {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// How windows are sent.
@@ -54,8 +63,10 @@ pub(crate) struct Sending {
 impl Delivery {
     /// # Errors
     /// If there can be no such thread.
-    pub(crate) fn start(sending: Sending, queue: Queue, say: Say) -> io::Result<Self> {
-        let shared = Arc::new(Shared { queue: Mutex::new(queue), bell: Notify::new(), end: Mutex::default(), say });
+    pub(crate) fn start(sending: Sending, queue: Queue, folder: Option<QueueFolder>, say: Say) -> io::Result<Self> {
+        let (queue, folder, bell) = (Mutex::new(queue), folder.map(Mutex::new), Notify::new());
+        let has_said_full = AtomicBool::new(false);
+        let shared = Arc::new(Shared { queue, folder, bell, end: Mutex::default(), has_said_full, say });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -64,24 +75,26 @@ impl Delivery {
             .build()?;
         let own = shared.clone();
         let thread = std::thread::Builder::new().name("wlprof push".into()).spawn(move || {
-            let mut worker = Worker { shared: own, sending, is_failing: false, has_said_full: false };
+            let mut worker =
+                Worker { shared: own, sending, backoff: Backoff::default(), is_failing: false, has_said_full: false };
             runtime.block_on(worker.run());
             // Does not wait for a name that is still looked up.
             runtime.shutdown_background();
         })?;
-        Ok(Self { shared, thread: Some(thread) })
+        Ok(Self { shared, thread: Mutex::new(Some(thread)) })
     }
 
     /// Takes a window. It never waits for a server.
-    pub(crate) fn add(&self, resource: &Arc<Resource>, window: Recording) {
+    pub(crate) fn add(&self, resource: &Arc<Resource>, mut window: Recording) {
         if window.samples().next().is_none() && !window.has_heaps() {
             self.shared.queue().counts.empty += 1;
             return;
         }
-        let problem = self.shared.queue().push(resource, window);
-        if let Some(problem) = problem {
-            (self.shared.say)(&format!("a window waits in memory and not on disk: {problem}"));
-        }
+        // No server is sent these, which may be secrets.
+        window.meta.arguments.clear();
+        window.meta.requests.clear();
+        let window = self.shared.hold(resource, window);
+        self.shared.queue().add(window);
         self.shared.bell.notify_one();
     }
 
@@ -90,14 +103,15 @@ impl Delivery {
     }
 
     /// Sends what there is, for so long at most, and returns what has become of all windows.
-    pub(crate) fn end(mut self, patience: Duration) -> PushCounts {
+    pub(crate) fn end(&self, patience: Duration) -> PushCounts {
         self.stop(patience);
         self.counts()
     }
 
-    fn stop(&mut self, patience: Duration) {
-        if let Some(thread) = self.thread.take() {
-            *lock(&self.shared.end) = Some(Instant::now() + patience);
+    fn stop(&self, patience: Duration) {
+        if let Some(thread) = lock(&self.thread).take() {
+            let now = Instant::now();
+            *lock(&self.shared.end) = Some(now.checked_add(patience).unwrap_or(now));
             self.shared.bell.notify_one();
             // If it panicked, that has been said, and it has ended.
             let _ = thread.join();
@@ -112,6 +126,23 @@ impl Drop for Delivery {
 }
 
 impl Shared {
+    /// Puts a window where it waits: in a file, or in memory.
+    fn hold(&self, resource: &Arc<Resource>, window: Recording) -> QueuedWindow {
+        let Some(folder) = &self.folder else { return QueuedWindow::in_memory(resource.clone(), window) };
+        match lock(folder).add(resource, &window, ended(&window)) {
+            Ok(file) => {
+                self.has_said_full.store(false, Ordering::Relaxed);
+                QueuedWindow::in_file(resource.clone(), file)
+            }
+            Err(error) => {
+                if !self.has_said_full.swap(true, Ordering::Relaxed) {
+                    (self.say)(&format!("windows wait in memory and not on disk: {error}"));
+                }
+                QueuedWindow::in_memory(resource.clone(), window)
+            }
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         lock(&self.queue)
     }
@@ -129,15 +160,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What came of an attempt to deliver a window.
 enum Outcome {
     Settled(Result<(), DropReason>),
-    /// There was no time left.
-    Unfinished,
+    /// There was no time left for these parts; none if all of it is left.
+    Unfinished(Vec<Recording>),
+    /// The server does not take it now, and others wait.
+    Later,
 }
 
 /// The thread.
 struct Worker {
     shared: Arc<Shared>,
     sending: Sending,
-    /// Whether the last request failed, which the user has been told.
+    backoff: Backoff,
+    /// Whether the last request failed, of which the user has been warned.
     is_failing: bool,
     has_said_full: bool,
 }
@@ -158,8 +192,13 @@ impl Worker {
             };
             match self.deliver(&window).await {
                 Outcome::Settled(outcome) => self.shared.queue().settle(window, outcome),
-                Outcome::Unfinished => {
-                    self.shared.queue().put_back(window);
+                Outcome::Later => self.shared.queue().put_behind(window),
+                Outcome::Unfinished(rest) => {
+                    let rest: Vec<_> = rest.into_iter().map(|part| self.shared.hold(&window.resource, part)).collect();
+                    match rest.is_empty() {
+                        true => self.shared.queue().put_back(window),
+                        false => self.shared.queue().replace(window, rest),
+                    }
                     break;
                 }
             }
@@ -175,11 +214,12 @@ impl Worker {
         let Ok(whole) = window.read() else { return Outcome::Settled(Err(DropReason::Unreadable)) };
         let mut parts = VecDeque::from([whole]);
         let mut outcome = Ok(());
+        let mut is_whole = true;
         while let Some(part) = parts.pop_front() {
             let protocol = self.sending.client.target().protocol();
             let sent = match Request::of(protocol, &window.resource, &part, &self.sending.kept) {
-                Ok(request) => self.send(window, &request).await,
-                Err(_) => Sent::TooLarge,
+                Ok(request) => self.send(window, &request, is_whole).await,
+                Err(_) => Sent::TooLarge(None),
             };
             if self.sending.kept.is_full() && !self.has_said_full {
                 self.has_said_full = true;
@@ -187,7 +227,11 @@ impl Worker {
             }
             match sent {
                 Sent::Delivered => {}
-                Sent::TooLarge => match part.halves() {
+                Sent::TooLarge(Some(why)) => {
+                    self.fails(&format!("the server finds a small window too large: {why}"));
+                    outcome = Err(DropReason::TooLarge);
+                }
+                Sent::TooLarge(None) => match part.halves() {
                     Some([first, second]) => {
                         parts.push_front(second);
                         parts.push_front(first);
@@ -195,15 +239,21 @@ impl Worker {
                     None => outcome = Err(DropReason::TooLarge),
                 },
                 Sent::Dropped(reason) => outcome = Err(reason),
-                Sent::Unfinished => return Outcome::Unfinished,
+                Sent::Later => return Outcome::Later,
+                Sent::Unfinished if is_whole => return Outcome::Unfinished(Vec::new()),
+                Sent::Unfinished => {
+                    parts.push_front(part);
+                    return Outcome::Unfinished(parts.into());
+                }
             }
+            is_whole = false;
         }
         Outcome::Settled(outcome)
     }
 
-    async fn send(&mut self, window: &QueuedWindow, request: &Request) -> Sent {
-        let mut backoff = Backoff::default();
-        let mut last_attempts = 0;
+    /// Sends a request until it is taken or refused, or until others that wait should be sent first, if it is a whole window.
+    async fn send(&mut self, window: &QueuedWindow, request: &Request, is_whole: bool) -> Sent {
+        let (mut last_attempts, mut answers) = (0, 0);
         loop {
             let left = self.shared.left();
             last_attempts += u32::from(left.is_some());
@@ -212,11 +262,15 @@ impl Worker {
             }
             self.shared.queue().counts.sent_bytes += request.body.len() as u64;
             let verdict = match self.answer(request).await {
-                Ok(answer) => answer.verdict(self.sending.client.target().protocol()),
+                Ok(answer) => {
+                    answers += 1;
+                    answer.verdict(self.sending.client.target().protocol())
+                }
                 Err(why) => Verdict::Retry(why, None),
             };
             match verdict {
                 Verdict::Delivered(partly) => {
+                    self.backoff = Backoff::default();
                     if std::mem::take(&mut self.is_failing) {
                         self.say("the server takes windows again");
                     }
@@ -225,7 +279,7 @@ impl Worker {
                     }
                     return Sent::Delivered;
                 }
-                Verdict::TooLarge(_) => return Sent::TooLarge,
+                Verdict::TooLarge(why) => return Sent::TooLarge(request.is_small().then_some(why)),
                 Verdict::Refused(why) => {
                     self.fails(&format!("the server refuses a window: {why}"));
                     return Sent::Dropped(DropReason::Refused);
@@ -234,9 +288,14 @@ impl Worker {
                     self.shared.queue().counts.failed_requests += 1;
                     self.fails(&format!("a window is not delivered yet: {why}"));
                     // The server's own wish comes first, unless it is for less.
-                    self.pause(backoff.next().max(after.unwrap_or_default().min(MAX_PAUSE))).await;
+                    let pause = self.backoff.next().max(after.unwrap_or_default().min(MAX_PAUSE));
+                    self.pause(pause).await;
                     if window.is_too_old() {
                         return Sent::Dropped(DropReason::TooOld);
+                    }
+                    // It may be this one that the server does not bear.
+                    if is_whole && answers >= MAX_ANSWERS && !self.shared.queue().is_empty() {
+                        return Sent::Later;
                     }
                 }
             }
@@ -289,7 +348,9 @@ impl Worker {
 /// What came of sending a request.
 enum Sent {
     Delivered,
-    TooLarge,
+    /// It is to be split, or, with a reason, it is too small for that.
+    TooLarge(Option<String>),
+    Later,
     Dropped(DropReason),
     Unfinished,
 }

@@ -1,6 +1,7 @@
 //! What the environment says of servers, by OpenTelemetry's names and by Pyroscope's.
 
 use crate::headers::Headers;
+use crate::resource::decoded_lossy;
 use crate::target::{Protocol, Target};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,16 +29,38 @@ fn otlp(environment: Environment<'_>, name: &str) -> Option<String> {
 pub(crate) fn target(name: &str, environment: Environment<'_>) -> Result<Target, String> {
     match name {
         "otlp" => otlp_target(environment),
-        "pyroscope" => {
-            let variable = "PYROSCOPE_SERVER_ADDRESS";
-            let address = environment(variable).ok_or_else(|| format!("{variable} is not set"))?;
-            let scheme = |from: &str, to: &str| address.strip_prefix(from).map(|rest| format!("{to}{rest}"));
-            let address = scheme("http://", "pyroscope://").or_else(|| scheme("https://", "pyroscopes://"));
-            let address = address.ok_or_else(|| format!("{variable}: expected http:// or https://"))?;
-            Target::parse(&address).map_err(|error| format!("{variable}: {error}"))
-        }
+        "pyroscope" => pyroscope_target(environment).unwrap_or_else(|| Err(format!("{PYROSCOPE_ADDRESS} is not set"))),
         address => Target::parse(address),
     }
+}
+
+const PYROSCOPE_ADDRESS: &str = "PYROSCOPE_SERVER_ADDRESS";
+
+/// The server that Pyroscope's own clients push to, if there is one.
+fn pyroscope_target(environment: Environment<'_>) -> Option<Result<Target, String>> {
+    let address = environment(PYROSCOPE_ADDRESS)?;
+    let read = web_address(&address).and_then(|(is_tls, rest)| {
+        Target::parse(&format!("{}://{rest}", if is_tls { "pyroscopes" } else { "pyroscope" }))
+    });
+    Some(read.map_err(|error| format!("{PYROSCOPE_ADDRESS}: {error}")))
+}
+
+/// Reads an address of HTTP: whether it is by TLS, and the host with its port, and what is behind.
+fn web_address(text: &str) -> Result<(bool, String), String> {
+    let (is_tls, rest) = match (text.strip_prefix("http://"), text.strip_prefix("https://")) {
+        (Some(rest), _) => (false, rest),
+        (_, Some(rest)) => (true, rest),
+        _ => return Err("expected http:// or https://".to_owned()),
+    };
+    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // That of an address of IPv6 stands behind its bracket.
+    let has_port = host.rsplit(']').next().is_some_and(|host| host.contains(':'));
+    let port = match (has_port, is_tls) {
+        (true, _) => "",
+        (false, false) => ":80",
+        (false, true) => ":443",
+    };
+    Ok((is_tls, format!("{host}{port}{path}")))
 }
 
 fn otlp_target(environment: Environment<'_>) -> Result<Target, String> {
@@ -47,34 +70,50 @@ fn otlp_target(environment: Environment<'_>) -> Result<Target, String> {
         "http/protobuf" => false,
         other => return Err(format!("OTEL_EXPORTER_OTLP_PROTOCOL={other}: expected grpc or http/protobuf")),
     };
-    let endpoint = otlp(environment, "ENDPOINT");
+    let own = environment(&format!("{}ENDPOINT", PREFIXES[0]));
+    let endpoint = own.clone().or_else(|| environment(&format!("{}ENDPOINT", PREFIXES[1])));
     let endpoint = endpoint.unwrap_or_else(|| format!("http://localhost:{}", if is_grpc { 4317 } else { 4318 }));
-    let (is_tls, rest) = match (endpoint.strip_prefix("http://"), endpoint.strip_prefix("https://")) {
-        (Some(rest), _) => (false, rest),
-        (_, Some(rest)) => (true, rest),
-        _ => return Err("OTEL_EXPORTER_OTLP_ENDPOINT: expected http:// or https://".to_owned()),
-    };
+    let failed = |error: String| format!("OTEL_EXPORTER_OTLP_ENDPOINT: {error}");
+    let (is_tls, rest) = web_address(&endpoint).map_err(failed)?;
     let scheme = match (is_grpc, is_tls) {
         (false, false) => "otlp+http",
         (false, true) => "otlp+https",
         (true, false) => "otlp+grpc",
         (true, true) => "otlp+grpcs",
     };
-    Target::parse(&format!("{scheme}://{rest}")).map_err(|error| format!("OTEL_EXPORTER_OTLP_ENDPOINT: {error}"))
+    let target = Target::parse(&format!("{scheme}://{rest}")).map_err(failed)?;
+    // That of one signal is used as it is.
+    Ok(if own.is_some() && !is_grpc { target.at_its_own_path() } else { target })
 }
 
-/// The headers that requests for `protocol` are to have.
+/// Returns whether the environment names another server for such requests: what it has of credentials is for that one.
+fn is_of_another_server(target: &Target, environment: Environment<'_>) -> bool {
+    let named = match target.protocol() {
+        Protocol::Pyroscope => pyroscope_target(environment).and_then(Result::ok),
+        Protocol::OtlpHttp | Protocol::OtlpGrpc if otlp(environment, "ENDPOINT").is_some() => {
+            otlp_target(environment).ok()
+        }
+        _ => None,
+    };
+    named.is_some_and(|named| named.host != target.host)
+}
+
+/// The headers that requests to `target` are to have, if the environment has them for it.
 ///
 /// # Errors
 /// Which variable is wrong, without its value.
-pub(crate) fn headers(protocol: Protocol, environment: Environment<'_>) -> Result<Headers, String> {
+pub(crate) fn headers(target: &Target, environment: Environment<'_>) -> Result<Headers, String> {
     let mut headers = Headers::default();
+    if is_of_another_server(target, environment) {
+        return Ok(headers);
+    }
+    let protocol = target.protocol();
     if protocol.is_otlp() {
         let pairs = otlp(environment, "HEADERS").unwrap_or_default();
         for pair in pairs.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let wrong = || "OTEL_EXPORTER_OTLP_HEADERS: expected NAME=VALUE,...".to_owned();
             let (name, value) = pair.split_once('=').ok_or_else(wrong)?;
-            headers.set(name.trim(), &percent_decoded(value.trim())).map_err(|_| wrong())?;
+            headers.set(name.trim(), &decoded_lossy(value.trim())).map_err(|_| wrong())?;
         }
     }
     if protocol == Protocol::Pyroscope {
@@ -102,20 +141,18 @@ pub(crate) fn timeout(protocol: Protocol, environment: Environment<'_>) -> Optio
     text.parse().ok().filter(|ms| *ms > 0).map(Duration::from_millis)
 }
 
-/// Returns whether OpenTelemetry is to do nothing in this process.
-pub(crate) fn is_disabled(protocol: Protocol, environment: Environment<'_>) -> bool {
-    protocol.is_otlp() && environment("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
+/// Returns whether nothing is to be pushed to `address`, as [`Push::is_disabled`](crate::Push::is_disabled) says of what was made of it.
+///
+/// ```
+/// assert!(!wlprof_push::is_disabled("pyroscope://localhost"));
+/// ```
+pub fn is_disabled(address: &str) -> bool {
+    target(address, &variable).is_ok_and(|target| is_switched_off(target.protocol(), &variable))
 }
 
-fn percent_decoded(text: &str) -> String {
-    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
-    while let [first, after @ ..] = rest {
-        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.filter(|_| *first == b'%').and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        bytes.push(byte.unwrap_or(*first));
-        rest = if byte.is_some() { &after[2..] } else { after };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+/// Returns whether OpenTelemetry is to do nothing in this process.
+pub(crate) fn is_switched_off(protocol: Protocol, environment: Environment<'_>) -> bool {
+    protocol.is_otlp() && environment("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 #[cfg(test)]
@@ -135,6 +172,11 @@ mod tests {
         let of_profiles = ("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT", "https://c:1/x");
         let of_all = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://d");
         assert_eq!(shown("otlp", &[of_all, of_profiles]).unwrap(), "otlp+https://c:1/x");
+        let path = |variables: &[_]| target("otlp", &of(variables)).unwrap().path;
+        assert_eq!((path(&[of_profiles]), path(&[of_all])), ("/x".to_owned(), "/v1development/profiles".to_owned()));
+        assert_eq!(shown("otlp", &[of_all]).unwrap(), "otlp+http://d:80");
+        let gateway = ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://[::1]/otlp");
+        assert_eq!(shown("otlp", &[gateway]).unwrap(), "otlp+https://[::1]:443/otlp");
         assert!(shown("pyroscope", &[]).unwrap_err().contains("PYROSCOPE_SERVER_ADDRESS is not set"));
         let address = ("PYROSCOPE_SERVER_ADDRESS", "http://p:4040");
         assert_eq!(shown("pyroscope", &[address]).unwrap(), "pyroscope://p:4040");
@@ -145,11 +187,14 @@ mod tests {
     #[test]
     fn errors_say_no_credential() {
         let broken = [("OTEL_EXPORTER_OTLP_HEADERS", "secret")];
-        let error = headers(Protocol::OtlpHttp, &of(&broken)).unwrap_err();
+        let [http, grpc] = ["otlp+http://c", "otlp+grpc://c"].map(|address| Target::parse(address).unwrap());
+        let error = headers(&http, &of(&broken)).unwrap_err();
         assert!(!error.contains("secret"), "{error}");
         let whole = [("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Basic%20x, a=b")];
-        let headers = headers(Protocol::OtlpGrpc, &of(&whole)).unwrap();
+        let headers = headers(&grpc, &of(&whole)).unwrap();
         assert_eq!(headers.get("authorization").as_deref(), Some("Basic x"));
         assert!(!format!("{headers:?}").contains("Basic"), "{headers:?}");
+        let of_others = [whole[0], ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://vendor")];
+        assert_eq!(self::headers(&http, &of(&of_others)).unwrap().get("authorization"), None);
     }
 }

@@ -4,6 +4,19 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use std::fmt;
 use std::path::Path;
 
+/// Headers that are the protocol's own. Those that the user gives are left out.
+const RESERVED: [&str; 9] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "grpc-encoding",
+    "host",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
 /// Headers of each request. Nothing shows their values.
 #[derive(Clone, Default)]
 pub(crate) struct Headers(HeaderMap);
@@ -15,6 +28,9 @@ impl Headers {
     /// If there can be no such header.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<(), http::Error> {
         let name = HeaderName::try_from(name)?;
+        if RESERVED.contains(&name.as_str()) {
+            return Ok(());
+        }
         let mut value = HeaderValue::try_from(value)?;
         value.set_sensitive(true);
         self.0.insert(name, value);

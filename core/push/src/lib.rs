@@ -30,6 +30,7 @@ mod windows;
 
 pub use backoff::chance;
 pub use counts::{DropReason, PushCounts};
+pub use environment::is_disabled;
 pub use push::{Push, Pusher};
 pub use resource::{AttributesError, Resource};
 pub use target::{Protocol, Target};

@@ -6,6 +6,7 @@ use crate::delivery::{Delivery, Say, Sending};
 use crate::environment::{self, Environment};
 use crate::headers::Headers;
 use crate::queue::Queue;
+use crate::queue_folder::QueueFolder;
 use crate::resource::Resource;
 use crate::target::Target;
 use std::io;
@@ -69,8 +70,8 @@ impl Push {
         let protocol = target.protocol();
         let (resource, problem) = Resource::of_this_process(environment);
         Ok(Self {
-            is_disabled: environment::is_disabled(protocol, environment),
-            headers: environment::headers(protocol, environment)?,
+            is_disabled: environment::is_switched_off(protocol, environment),
+            headers: environment::headers(&target, environment)?,
             roots: environment::roots(protocol, environment),
             timeout: environment::timeout(protocol, environment).unwrap_or(TIMEOUT),
             every: Duration::from_secs(15),
@@ -90,10 +91,10 @@ impl Push {
         &self.target
     }
 
-    /// Has a window last so long, 15 s by default, from a tenth more to a tenth less. A second is the least.
+    /// Has a window last so long, 15 s by default, from a tenth more to a tenth less; a second at least, and an hour at most.
     #[must_use]
     pub fn every(self, interval: Duration) -> Self {
-        Self { every: interval.max(Duration::from_secs(1)), ..self }
+        Self { every: interval.clamp(Duration::from_secs(1), Duration::from_secs(3600)), ..self }
     }
 
     /// Returns whether the environment says that OpenTelemetry is to do nothing (`OTEL_SDK_DISABLED`): then no windows are pushed.
@@ -193,12 +194,11 @@ impl Push {
     pub fn start(self) -> io::Result<Pusher> {
         self.problem.iter().for_each(|problem| (self.say)(problem));
         let client = Client::new(self.target, self.headers, self.roots.as_deref()).map_err(io::Error::other)?;
-        let queue = match &self.queue_folder {
-            Some(folder) => Queue::in_folder(folder, self.queue_bytes).map_err(io::Error::other)?,
-            None => Queue::in_memory(self.queue_bytes),
-        };
+        let folder = self.queue_folder.as_deref().map(QueueFolder::open).transpose().map_err(io::Error::other)?;
+        let mut queue = Queue::new(self.queue_bytes);
+        folder.iter().flat_map(QueueFolder::abandoned).for_each(|window| queue.add(window));
         let sending = Sending { client, kept: KeptLabels::new(self.labels), timeout: self.timeout };
-        Ok(Pusher(Delivery::start(sending, queue, self.say)?))
+        Ok(Pusher(Delivery::start(sending, queue, folder, self.say)?))
     }
 }
 
@@ -231,8 +231,8 @@ impl Pusher {
         self.0.counts()
     }
 
-    /// Sends what there is, for so long at most, and returns what has become of all windows.
-    pub fn end(self, patience: Duration) -> PushCounts {
+    /// Sends what there is, for so long at most, and returns what has become of all windows. Nothing is sent after that.
+    pub fn end(&self, patience: Duration) -> PushCounts {
         self.0.end(patience)
     }
 }

@@ -1,14 +1,13 @@
 //! Windows that wait for their server: in memory, or in files.
 
 use crate::counts::{DropReason, PushCounts};
-use crate::queue_folder::{QueueFolder, QueuedFile};
+use crate::queue_folder::QueuedFile;
 use crate::resource::Resource;
 use std::collections::VecDeque;
 use std::mem::size_of;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use wlprof_recording::{Frame, Function, HeapSite, Line, Recording, Sample, Stack};
+use wlprof_recording::{Frame, Function, HeapSite, HostCallSpan, Line, MemorySize, Recording, Sample, Stack};
 
 /// How old a window may be: Pyroscope takes none that ended an hour ago.
 const MAX_AGE: Duration = Duration::from_secs(55 * 60);
@@ -28,6 +27,18 @@ enum Content {
 }
 
 impl QueuedWindow {
+    /// A window in memory.
+    pub(crate) fn in_memory(resource: Arc<Resource>, recording: Recording) -> Self {
+        let (bytes, ended) = (size(&recording), ended(&recording));
+        Self { resource, content: Content::Memory(Box::new(recording)), bytes, ended }
+    }
+
+    /// A window in a file.
+    pub(crate) fn in_file(resource: Arc<Resource>, file: QueuedFile) -> Self {
+        let (bytes, ended) = (file.bytes(), file.ended());
+        Self { resource, content: Content::File(file), bytes, ended }
+    }
+
     /// Returns whether no server will take it any more.
     pub(crate) fn is_too_old(&self) -> bool {
         // One of the future is as old as the clock was wrong.
@@ -46,7 +57,7 @@ impl QueuedWindow {
     }
 
     /// Removes its file, if it has one: nobody needs it any more.
-    pub(crate) fn remove(self) {
+    fn remove(self) {
         if let Content::File(file) = self.content {
             file.remove();
         }
@@ -57,51 +68,18 @@ impl QueuedWindow {
 pub(crate) struct Queue {
     windows: VecDeque<QueuedWindow>,
     max_bytes: u64,
-    folder: Option<QueueFolder>,
     pub(crate) counts: PushCounts,
 }
 
 impl Queue {
     /// A queue of so many bytes at most.
-    pub(crate) fn in_memory(max_bytes: u64) -> Self {
-        Self { windows: VecDeque::new(), max_bytes, folder: None, counts: PushCounts::default() }
+    pub(crate) fn new(max_bytes: u64) -> Self {
+        Self { windows: VecDeque::new(), max_bytes, counts: PushCounts::default() }
     }
 
-    /// A queue in files below `path`, with what processes have left there that have gone.
-    ///
-    /// # Errors
-    /// If there can be no such folder.
-    pub(crate) fn in_folder(path: &Path, max_bytes: u64) -> Result<Self, String> {
-        let folder = QueueFolder::open(path)?;
-        let mut queue = Self::in_memory(max_bytes);
-        for (resource, file) in folder.abandoned() {
-            let (bytes, ended) = (file.bytes(), file.ended());
-            queue.add(QueuedWindow { resource, content: Content::File(file), bytes, ended });
-        }
-        queue.folder = Some(folder);
-        Ok(queue)
-    }
-
-    /// Adds a window, in the place of the oldest ones if there is no room. Returns why it is in memory, if it should be in a file.
-    pub(crate) fn push(&mut self, resource: &Arc<Resource>, recording: Recording) -> Option<String> {
-        let ended = ended(&recording);
-        let filed = self.folder.as_mut().map(|folder| folder.add(resource, &recording, ended));
-        let (content, bytes, problem) = match filed {
-            Some(Ok(file)) => {
-                let bytes = file.bytes();
-                (Content::File(file), bytes, None)
-            }
-            Some(Err(error)) => (memory(recording), 0, Some(error)),
-            None => (memory(recording), 0, None),
-        };
-        let bytes = if let Content::Memory(recording) = &content { size(recording) } else { bytes };
-        self.add(QueuedWindow { resource: resource.clone(), content, bytes, ended });
-        problem
-    }
-
-    fn add(&mut self, window: QueuedWindow) {
-        self.counts.queued_bytes += window.bytes;
-        self.counts.queued += 1;
+    /// Adds a window, in the place of the oldest ones if there is no room.
+    pub(crate) fn add(&mut self, window: QueuedWindow) {
+        self.count(&window);
         self.windows.push_back(window);
         while self.counts.queued_bytes > self.max_bytes
             && let Some(oldest) = self.pop()
@@ -110,7 +88,22 @@ impl Queue {
         }
     }
 
-    /// Takes the oldest one out. It counts as queued until it is settled.
+    fn count(&mut self, window: &QueuedWindow) {
+        self.counts.queued_bytes += window.bytes;
+        self.counts.queued += 1;
+    }
+
+    fn discount(&mut self, window: &QueuedWindow) {
+        self.counts.queued_bytes -= window.bytes;
+        self.counts.queued -= 1;
+    }
+
+    /// Returns whether there is any.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.windows.is_empty()
+    }
+
+    /// Takes the oldest one out. It counts as queued until it is settled or put back.
     pub(crate) fn pop(&mut self) -> Option<QueuedWindow> {
         self.windows.pop_front()
     }
@@ -120,10 +113,24 @@ impl Queue {
         self.windows.push_front(window);
     }
 
+    /// Puts one back that was taken out, behind all others.
+    pub(crate) fn put_behind(&mut self, window: QueuedWindow) {
+        self.windows.push_back(window);
+    }
+
+    /// Puts what is left of a window that was taken out in its place.
+    pub(crate) fn replace(&mut self, window: QueuedWindow, rest: Vec<QueuedWindow>) {
+        self.discount(&window);
+        window.remove();
+        for part in rest.into_iter().rev() {
+            self.count(&part);
+            self.windows.push_front(part);
+        }
+    }
+
     /// Nothing more is done with a window that was taken out.
     pub(crate) fn settle(&mut self, window: QueuedWindow, outcome: Result<(), DropReason>) {
-        self.counts.queued -= 1;
-        self.counts.queued_bytes -= window.bytes;
+        self.discount(&window);
         match outcome {
             Ok(()) => self.counts.delivered += 1,
             Err(reason) => *self.counts.dropped.entry(reason).or_default() += 1,
@@ -141,11 +148,8 @@ impl Queue {
     }
 }
 
-fn memory(recording: Recording) -> Content {
-    Content::Memory(Box::new(recording))
-}
-
-fn ended(recording: &Recording) -> SystemTime {
+/// When a window ended, as its recording says.
+pub(crate) fn ended(recording: &Recording) -> SystemTime {
     let meta = &recording.meta;
     let since = Duration::from_millis(meta.start_unix_ms).saturating_add(Duration::from_nanos(meta.duration_ns));
     SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or_else(SystemTime::now)
@@ -161,18 +165,21 @@ fn size(recording: &Recording) -> u64 {
     let frames = recording.frames.iter().map(|frame| size_of::<Frame>() + frame.lines.len() * size_of::<Line>());
     let labels = recording.label_sets.iter().flatten().map(|(name, value)| 64 + texts([Some(name), Some(value), None]));
     let samples = recording.threads.iter().map(|thread| 128 + thread.samples.iter().count() * size_of::<Sample>());
-    let sites = recording
-        .stores
-        .iter()
-        .map(|store| 256 + store.heap.as_ref().map_or(0, |heap| heap.sites.len() * size_of::<HeapSite>()));
-    let tables = functions.chain(frames).chain(labels).chain(samples).chain(sites).sum::<usize>();
+    let calls = recording.threads.iter().map(|thread| thread.host_calls.len() * size_of::<HostCallSpan>());
+    let sites = recording.stores.iter().map(|store| {
+        let sites = store.heap.as_ref().map_or(0, |heap| heap.sites.len() * size_of::<HeapSite>());
+        256 + sites + store.memory.len() * size_of::<MemorySize>()
+    });
+    let tables = functions.chain(frames).chain(labels).chain(samples).chain(calls).chain(sites).sum::<usize>();
     (tables + recording.stacks.len() * size_of::<Stack>()) as u64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::queue_folder::QueueFolder;
     use std::fs;
+    use std::path::Path;
     use wlprof_recording::example;
 
     fn resource(instance: &str) -> Arc<Resource> {
@@ -194,8 +201,8 @@ mod tests {
     #[test]
     fn the_oldest_windows_make_room() {
         let each = size(&window(1));
-        let mut queue = Queue::in_memory(3 * each);
-        (0..5).for_each(|number| assert_eq!(queue.push(&resource("a"), window(5 - number)), None));
+        let mut queue = Queue::new(3 * each);
+        (0..5).for_each(|number| queue.add(QueuedWindow::in_memory(resource("a"), window(5 - number))));
         assert_eq!((queue.counts.queued, queue.counts.queued_bytes), (3, 3 * each));
         assert_eq!(queue.counts.dropped[&DropReason::QueueFull], 2);
         let oldest = queue.pop().unwrap();
@@ -203,60 +210,95 @@ mod tests {
         queue.settle(oldest, Ok(()));
         assert_eq!((queue.counts.queued, queue.counts.delivered), (2, 1));
         queue.end();
-        assert_eq!(
-            (queue.counts.dropped[&DropReason::Ended], queue.counts.queued, queue.counts.queued_bytes),
-            (2, 0, 0)
-        );
+        let PushCounts { queued, queued_bytes, dropped, .. } = &queue.counts;
+        assert_eq!((dropped[&DropReason::Ended], *queued, *queued_bytes), (2, 0, 0));
     }
 
     #[test]
     fn windows_are_too_old_after_an_hour() {
-        let mut queue = Queue::in_memory(u64::MAX);
-        queue.push(&resource("a"), window(3600));
-        queue.push(&resource("a"), window(60));
-        assert_eq!([queue.pop(), queue.pop()].map(|window| window.unwrap().is_too_old()), [true, false]);
+        let is_too_old = |seconds| QueuedWindow::in_memory(resource("a"), window(seconds)).is_too_old();
+        assert_eq!([3600, 60].map(is_too_old), [true, false]);
+    }
+
+    /// Adds a window to a folder, and to a queue.
+    fn add(queue: &mut Queue, folder: &mut QueueFolder, resource: &Arc<Resource>, window: &Recording) {
+        let file = folder.add(resource, window, ended(window)).unwrap();
+        queue.add(QueuedWindow::in_file(resource.clone(), file));
+    }
+
+    /// A queue of what processes have left in a folder.
+    fn left_in(path: &Path) -> (Queue, QueueFolder) {
+        let (mut queue, folder) = (Queue::new(1 << 30), QueueFolder::open(path).unwrap());
+        folder.abandoned().into_iter().for_each(|window| queue.add(window));
+        (queue, folder)
     }
 
     #[test]
     fn files_wait_for_the_next_process() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut first = Queue::in_folder(folder.path(), 1 << 30).unwrap();
-        (0..3).for_each(|number| assert_eq!(first.push(&resource("first"), window(number)), None));
+        let place = tempfile::tempdir().unwrap();
+        let (mut first, mut folder) = left_in(place.path());
+        // It chooses no name of a folder.
+        let own = resource("../first");
+        (0..3).for_each(|number| add(&mut first, &mut folder, &own, &window(number)));
         // While it runs they are its own.
-        assert_eq!(Queue::in_folder(folder.path(), 1 << 30).unwrap().counts.queued, 0);
+        assert!(left_in(place.path()).0.is_empty());
         let one = first.pop().unwrap();
         assert_eq!(one.read().unwrap().functions, example().functions);
         first.settle(one, Ok(()));
-        drop(first);
-        let mut second = Queue::in_folder(folder.path(), 1 << 30).unwrap();
+        // A part of the second one is delivered.
+        let second = first.pop().unwrap();
+        let part = folder.add(&own, &window(1), SystemTime::now()).unwrap();
+        first.replace(second, vec![QueuedWindow::in_file(own.clone(), part)]);
+        assert_eq!(first.counts.queued, 2);
+        drop((first, folder));
+        let (mut second, folder) = left_in(place.path());
         assert_eq!(second.counts.queued, 2);
         while let Some(window) = second.pop() {
-            assert_eq!(window.resource.get("service.instance.id"), Some("first"));
+            assert_eq!(window.resource.get("service.instance.id"), Some("../first"));
             second.settle(window, Ok(()));
         }
-        drop(second);
-        let third = Queue::in_folder(folder.path(), 1 << 30).unwrap();
-        assert_eq!(third.counts.queued, 0);
-        drop(third);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "empty folders go");
+        drop((second, folder));
+        assert!(left_in(place.path()).0.is_empty());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "empty folders go");
     }
 
     #[test]
     fn what_is_no_window_is_left_out() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut queue = Queue::in_folder(folder.path(), 1 << 30).unwrap();
-        queue.push(&resource("one"), window(0));
-        drop(queue);
-        let own = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+        let place = tempfile::tempdir().unwrap();
+        let (mut queue, mut folder) = left_in(place.path());
+        add(&mut queue, &mut folder, &resource("one"), &window(0));
+        drop((queue, folder));
+        let own = fs::read_dir(place.path()).unwrap().next().unwrap().unwrap().path();
         fs::write(own.join("00000000000001-000001.wlprof"), "not a recording").unwrap();
+        fs::write(own.join("00000000000001-000002.unfinished"), "half").unwrap();
         fs::write(own.join("notes.txt"), "not a window").unwrap();
-        fs::write(folder.path().join("stray"), "").unwrap();
-        let mut queue = Queue::in_folder(folder.path(), 1 << 30).unwrap();
+        fs::write(place.path().join("stray"), "").unwrap();
+        let (mut queue, _folder) = left_in(place.path());
         assert_eq!(queue.counts.queued, 2);
+        assert!(!own.join("00000000000001-000002.unfinished").exists());
         let broken = queue.pop().unwrap();
         assert!(broken.read().is_err());
         queue.settle(broken, Err(DropReason::Unreadable));
         assert!(queue.pop().unwrap().read().is_ok());
-        assert!(own.join("notes.txt").exists() && folder.path().join("stray").exists());
+        assert!(own.join("notes.txt").exists() && place.path().join("stray").exists());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_of_others_are_not_used() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let place = tempfile::tempdir().unwrap();
+        let open_to_all = place.path().join("open");
+        fs::create_dir(&open_to_all).unwrap();
+        fs::set_permissions(&open_to_all, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(QueueFolder::open(&open_to_all).is_err_and(|error| error.contains("nobody else")));
+        let queue = place.path().join("queue");
+        let mut folder = QueueFolder::open(&queue).unwrap();
+        folder.add(&resource("one"), &window(0), SystemTime::now()).unwrap();
+        drop(folder);
+        let own = fs::read_dir(&queue).unwrap().next().unwrap().unwrap().path();
+        fs::rename(&own, place.path().join("elsewhere")).unwrap();
+        symlink(place.path().join("elsewhere"), &own).unwrap();
+        assert!(left_in(&queue).0.is_empty(), "links are not followed");
     }
 }

@@ -1,8 +1,12 @@
 //! A queue on disk: a folder for each process, with its resource and a recording for each window that no server has yet.
 //!
 //! A process holds a lock on its folder. Where nobody does, the process has gone, and the next one delivers what it left.
+//!
+//! # Security
+//! Folders belong to this user and nobody else may write into them, so nobody else can put anything into their place. Their names are by chance.
 
-use crate::resource::Resource;
+use crate::queue::QueuedWindow;
+use crate::resource::{Resource, random_id};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
@@ -23,6 +27,9 @@ const MAX_WINDOW: u64 = 1 << 30;
 
 /// What the file of a window that is whole is called in the end.
 const WINDOW: &str = "wlprof";
+
+/// And before.
+const UNFINISHED: &str = "unfinished";
 
 /// A folder with those of processes.
 pub(crate) struct QueueFolder {
@@ -63,16 +70,18 @@ impl QueueFolder {
     /// # Errors
     /// If there can be no such folder.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        make_folder(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let made = folder_builder().recursive(true).create(path).and_then(|()| check_own(path));
+        made.map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Self { path: path.to_owned(), own: Vec::new(), count: 0 })
     }
 
     /// Takes over what processes have left that have gone, the oldest windows first.
-    pub(crate) fn abandoned(&self) -> Vec<(Arc<Resource>, QueuedFile)> {
+    pub(crate) fn abandoned(&self) -> Vec<QueuedWindow> {
         let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
         let mut files = Vec::new();
-        for folder in entries.map(|entry| entry.path()).filter(|path| path.is_dir()) {
+        for folder in entries.map(|entry| entry.path()).filter(|path| check_own(path).is_ok()) {
             let Ok(lock) = locked(&folder) else { continue };
+            remove_unfinished(&folder);
             let Ok(resource) = read_resource(&folder) else { continue };
             let (resource, own) = (Arc::new(resource), Arc::new(OwnFolder { path: folder.clone(), _lock: lock }));
             for path in windows_in(&folder) {
@@ -81,7 +90,7 @@ impl QueueFolder {
             }
         }
         files.sort_by(|(_, one), (_, other)| one.path.file_name().cmp(&other.path.file_name()));
-        files
+        files.into_iter().map(|(resource, file)| QueuedWindow::in_file(resource, file)).collect()
     }
 
     /// Writes a window that ended then.
@@ -98,7 +107,7 @@ impl QueueFolder {
         let unix_ms = ended.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         self.count += 1;
         let path = folder.path.join(format!("{unix_ms:014}-{:06}.{WINDOW}", self.count));
-        let unfinished = path.with_extension("unfinished");
+        let unfinished = path.with_extension(UNFINISHED);
         let written = write(&unfinished, window).and_then(|bytes| fs::rename(&unfinished, &path).map(|()| bytes));
         let bytes = written.map_err(|error| {
             let _ = fs::remove_file(&unfinished);
@@ -113,19 +122,14 @@ impl QueueFolder {
         if let Some((_, folder)) = self.own.iter().find(|(known, _)| Arc::ptr_eq(known, resource)) {
             return Ok(folder.clone());
         }
-        let instance = resource.get("service.instance.id").unwrap_or("window");
-        let name: String = instance.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').take(64).collect();
-        // Another process may still deliver what an earlier one of this instance left.
-        for number in 0.. {
-            let path = self.path.join(if number == 0 { name.clone() } else { format!("{name}-{number}") });
-            make_folder(&path)?;
-            let Ok(lock) = locked(&path) else { continue };
-            write_resource(&path, resource)?;
-            let folder = Arc::new(OwnFolder { path, _lock: lock });
-            self.own.push((resource.clone(), folder.clone()));
-            return Ok(folder);
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+        let name = random_id().ok_or(io::ErrorKind::Unsupported)?;
+        let path = self.path.join(name);
+        folder_builder().create(&path)?;
+        let lock = locked(&path)?;
+        write_resource(&path, resource)?;
+        let folder = Arc::new(OwnFolder { path, _lock: lock });
+        self.own.push((resource.clone(), folder.clone()));
+        Ok(folder)
     }
 }
 
@@ -156,12 +160,44 @@ impl QueuedFile {
     }
 }
 
-/// Makes a folder that nobody but its owner may look into: windows have names of others' functions.
-fn make_folder(path: &Path) -> io::Result<()> {
+/// Makes folders that nobody but their owner may look into: windows have names of others' functions.
+fn folder_builder() -> fs::DirBuilder {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(path)
+    builder
+}
+
+/// Refuses what is no folder of this user's, or a folder that others may write into.
+fn check_own(path: &Path) -> io::Result<()> {
+    let data = fs::symlink_metadata(path)?;
+    if !data.is_dir() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        const WRITE_OF_OTHERS: u32 = 0o022;
+        if data.uid() != rustix::process::geteuid().as_raw() || data.mode() & WRITE_OF_OTHERS != 0 {
+            return Err(io::Error::other("it has to be a folder of this user, into which nobody else may write"));
+        }
+    }
+    Ok(())
+}
+
+/// Creates a file that its owner may read, and nobody else.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.write(true).create_new(true).open(path)
+}
+
+/// Removes files that a process was writing when it was killed.
+fn remove_unfinished(folder: &Path) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let unfinished = entries.filter(|path| path.extension().is_some_and(|ending| ending == UNFINISHED));
+    unfinished.for_each(|path| _ = fs::remove_file(path));
 }
 
 /// Locks a folder until what is returned is dropped.
@@ -174,12 +210,12 @@ fn locked(folder: &Path) -> io::Result<File> {
 /// The windows in a folder.
 fn windows_in(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_window = |path: &PathBuf| path.extension().is_some_and(|ending| ending == WINDOW) && path.is_file();
-    entries.map(|entry| entry.path()).filter(is_window).collect()
+    let files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path());
+    files.filter(|path| path.extension().is_some_and(|ending| ending == WINDOW)).collect()
 }
 
 fn write(path: &Path, window: &Recording) -> io::Result<u64> {
-    let mut out = BufWriter::new(File::create(path)?);
+    let mut out = BufWriter::new(create(path)?);
     file::write(window, &mut out)?;
     out.flush()?;
     Ok(out.get_ref().metadata()?.len())
@@ -188,7 +224,8 @@ fn write(path: &Path, window: &Recording) -> io::Result<u64> {
 fn write_resource(folder: &Path, resource: &Resource) -> io::Result<()> {
     let clean = |text: &str| text.replace(['\t', '\n'], " ");
     let line = |(name, value): &(String, String)| format!("{}\t{}\n", clean(name), clean(value));
-    fs::write(folder.join(RESOURCE), resource.attributes().iter().map(line).collect::<String>())
+    let text: String = resource.attributes().iter().map(line).collect();
+    create(&folder.join(RESOURCE))?.write_all(text.as_bytes())
 }
 
 fn read_resource(folder: &Path) -> io::Result<Resource> {

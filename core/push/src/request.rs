@@ -1,14 +1,14 @@
 //! Requests: a window as its server takes it.
 
 use crate::messages::{Label, parca, pyroscope};
-use crate::resource::Resource;
+use crate::resource::{Resource, uuid};
 use crate::target::Protocol;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
+use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
 use wlprof_export::{KeptLabels, PushedPprof, otlp_request, pushed_pprof};
 use wlprof_recording::{Clock, HeapPart, Recording};
@@ -18,6 +18,9 @@ const MAX_ROWS: usize = 16_000;
 
 /// Bytes of a profile without compression: Pyroscope takes 4 MiB of pprof, and servers of gRPC messages as long by default.
 const MAX_BYTES: usize = (4 << 20) - 1024;
+
+/// Bytes of a request that is not split any further.
+const SMALL: usize = 16 << 10;
 
 /// Labels of a series that Pyroscope takes, and bytes of a value.
 const MAX_LABELS: usize = 30;
@@ -36,6 +39,11 @@ pub(crate) struct Request {
 pub(crate) struct TooLarge;
 
 impl Request {
+    /// Returns whether no server that takes profiles at all can find it too large.
+    pub(crate) fn is_small(&self) -> bool {
+        self.body.len() < SMALL
+    }
+
     /// Encodes `window`, of which samples keep these labels.
     pub(crate) fn of(
         protocol: Protocol,
@@ -93,13 +101,26 @@ fn series_labels(name: &str, resource: &Resource) -> Vec<Label> {
     let mut labels = BTreeMap::from([("__name__".to_owned(), name.to_owned())]);
     // A server refuses profiles of no service.
     labels.insert("service_name".to_owned(), "unknown_service:wlprof".to_owned());
-    for (name, value) in resource.attributes().iter().filter(|(name, _)| name != "process.pid") {
+    if let Some(service) = resource.get("service.name") {
+        labels.insert("service_name".to_owned(), shortened(service));
+    }
+    // By the conventions names have dots. One without cannot take the place of such a name.
+    let (conventional, others): (Vec<_>, Vec<_>) = resource
+        .attributes()
+        .iter()
+        .filter(|(name, _)| name != "process.pid")
+        .partition(|(name, _)| name.contains('.'));
+    for (name, value) in conventional.into_iter().chain(others) {
         let name = label_name(name);
-        if !value.is_empty() && !name.starts_with("__") && (labels.len() < MAX_LABELS || labels.contains_key(&name)) {
-            labels.insert(name, value[..value.floor_char_boundary(MAX_VALUE)].to_owned());
+        if !value.is_empty() && !name.starts_with("__") && labels.len() < MAX_LABELS {
+            labels.entry(name).or_insert_with(|| shortened(value));
         }
     }
     labels.into_iter().map(|(name, value)| Label { name, value }).collect()
+}
+
+fn shortened(value: &str) -> String {
+    value[..value.floor_char_boundary(MAX_VALUE)].to_owned()
 }
 
 fn label_name(name: &str) -> String {
@@ -113,21 +134,9 @@ fn label_name(name: &str) -> String {
 
 /// An id that equal profiles have alike, as a UUID is written: a server that has one already can see that.
 fn id(bytes: &[u8]) -> String {
-    let half = |seed: u64| {
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(seed);
-        hasher.write(bytes);
-        hasher.finish()
-    };
-    let (high, low) = (half(1), half(2));
-    format!(
-        "{:08x}-{:04x}-8{:03x}-{:04x}-{:012x}",
-        high >> 32,
-        (high >> 16) & 0xffff,
-        high & 0xfff,
-        0x8000 | (low >> 48) & 0x3fff,
-        low & 0xffff_ffff_ffff
-    )
+    let mut first = [0; 16];
+    first.copy_from_slice(&Sha256::digest(bytes)[..16]);
+    uuid(first, 8)
 }
 
 fn gzipped(message: &[u8]) -> Vec<u8> {
@@ -147,6 +156,7 @@ mod tests {
         resource.set("service.name", "shop");
         resource.set("k8s.pod/name", &"ä".repeat(2000));
         resource.set("__name__", "forged");
+        resource.set("service_name", "forged");
         resource.set("process.pid", "7");
         (0..100).for_each(|number| resource.set(&format!("{number}"), "x"));
         let labels = series_labels("process_cpu", &resource);

@@ -81,6 +81,9 @@ impl Target {
                     .to_owned(),
             );
         }
+        if text.contains('?') {
+            return Err("an address of a server has no `?`".to_owned());
+        }
         let Ok(uri) = text.parse::<Uri>() else {
             return Err(format!("{text}: not an address; expected {}", schemes()));
         };
@@ -88,9 +91,6 @@ impl Target {
         let Some(&(scheme, protocol, is_tls, usual)) = found else {
             return Err(format!("{text}: the scheme says how the server takes profiles; expected {}", schemes()));
         };
-        if uri.query().is_some() {
-            return Err(format!("{text}: an address of a server has no `?`"));
-        }
         // An address of IPv6 stands in brackets, which are no part of it.
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         if host.is_empty() {
@@ -103,9 +103,16 @@ impl Target {
             Protocol::OtlpHttp if own.ends_with("/profiles") => own.to_owned(),
             _ => format!("{own}{}", protocol.path()),
         };
-        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let shown = format!("{scheme}://{bracketed}:{port}{own}");
-        Ok(Self { protocol, is_tls, host, port, path, shown })
+        let mut target = Self { protocol, is_tls, host, port, path, shown: String::new() };
+        target.shown = format!("{scheme}://{}{own}", target.authority());
+        Ok(target)
+    }
+
+    /// The same server, which takes requests at the very path of its address.
+    pub(crate) fn at_its_own_path(mut self) -> Self {
+        let own = self.path.strip_suffix(self.protocol.path()).unwrap_or(&self.path);
+        self.path = if own.is_empty() { "/".to_owned() } else { own.to_owned() };
+        self
     }
 
     /// Returns how the server takes profiles.
@@ -152,7 +159,7 @@ mod tests {
             ("h:4040", "expected"),
             ("pyroscope://", "expected"),
             ("pyroscope://u:secret@h", "--push-headers"),
-            ("pyroscope://h?x=1", "`?`"),
+            ("pyroscope://h?token=secret", "`?`"),
         ] {
             let error = Target::parse(text).unwrap_err();
             assert!(error.contains(why) && !error.contains("secret"), "{text}: {error}");

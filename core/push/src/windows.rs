@@ -4,9 +4,8 @@ use crate::backoff::chance;
 use crate::counts::PushCounts;
 use crate::push::{Push, Pusher};
 use std::io;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wlprof_recording::{HeapGrowth, Recording};
 
@@ -53,8 +52,9 @@ pub trait Windows: Send {
 /// # }
 /// ```
 pub struct Pushing {
-    pusher: Arc<Mutex<Option<Pusher>>>,
-    closer: Option<(Sender<()>, JoinHandle<()>)>,
+    pusher: Arc<Mutex<Option<Arc<Pusher>>>>,
+    /// Ends the thread that closes windows, and hears when that has ended.
+    closer: Option<(Sender<()>, Receiver<()>)>,
 }
 
 impl Push {
@@ -74,10 +74,12 @@ impl Push {
             resource.set("service.name", &name);
         }
         let resource = Arc::new(resource);
-        let pusher = Arc::new(Mutex::new(Some(self.start()?)));
-        let (end, ended) = channel::<()>();
+        let pusher = Arc::new(Mutex::new(Some(Arc::new(self.start()?))));
+        let ((end, ended), (over, is_over)) = (channel::<()>(), channel::<()>());
         let shared = pusher.clone();
         let close = move || {
+            // It is dropped with this thread, whatever ends it.
+            let _over = over;
             let is_over_within = |time: Duration| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
             let mut growth = HeapGrowth::default();
             // Programs that were started together do not push together.
@@ -94,7 +96,8 @@ impl Push {
                 // There is none after the last guest.
                 if let Ok(window) = windows.next() {
                     let window = growth.take(window).view(view);
-                    if let Some(pusher) = &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
+                    let pusher = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                    if let Some(pusher) = pusher {
                         pusher.push(&resource, window);
                     }
                 }
@@ -104,8 +107,8 @@ impl Push {
                 length = every.mul_f64(0.9 + 0.2 * chance());
             }
         };
-        let closer = std::thread::Builder::new().name("wlprof windows".into()).spawn(close)?;
-        Ok(Pushing { pusher, closer: Some((end, closer)) })
+        std::thread::Builder::new().name("wlprof windows".into()).spawn(close)?;
+        Ok(Pushing { pusher, closer: Some((end, is_over)) })
     }
 }
 
@@ -119,8 +122,8 @@ impl Pushing {
     pub fn counter(&self) -> impl Fn() -> PushCounts + Send + Sync + 'static {
         let pusher = self.pusher.clone();
         move || {
-            let pusher = pusher.lock().unwrap_or_else(PoisonError::into_inner);
-            pusher.as_ref().map_or_else(PushCounts::default, Pusher::counts)
+            let pusher = pusher.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            pusher.map_or_else(PushCounts::default, |pusher| pusher.counts())
         }
     }
 
@@ -130,11 +133,11 @@ impl Pushing {
     }
 
     fn stop(&mut self) -> Option<PushCounts> {
-        let (end, closer) = self.closer.take()?;
+        let (end, is_over) = self.closer.take()?;
         let begun = Instant::now();
-        // If it does not hear of it, it has ended.
+        // If it does not hear of it, it has ended. If it takes too long, the last window is lost.
         let _ = end.send(());
-        let _ = closer.join();
+        let _ = is_over.recv_timeout(LAST_WINDOWS);
         let pusher = self.pusher.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(pusher.end(LAST_WINDOWS.saturating_sub(begun.elapsed())))
     }

@@ -112,7 +112,7 @@ fn heap() -> Heap {
         site(7, 1 << 20, [40, 1, 40], (8 * PERIOD_NS, 8 * PERIOD_NS)),
         site(9, 1 << 16, [3, 2, 0], (9 * PERIOD_NS, 10 * PERIOD_NS)),
     ];
-    Heap { rate: RATE, peak_ns: 9 * PERIOD_NS, sites, notes: vec!["the rate was lowered".into()] }
+    Heap { number: 0, rate: RATE, peak_ns: 9 * PERIOD_NS, sites, notes: vec!["the rate was lowered".into()] }
 }
 
 fn module(name: &str, build_id: &str) -> Module {

@@ -137,6 +137,8 @@ impl SiteTotals {
 /// What the guest of a store has allocated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
+    /// Tells the heaps of a run apart: stores may have one name.
+    pub number: u64,
     /// Mean bytes between two samples where they are furthest apart; 1 if every allocation was sampled.
     pub rate: u64,
     /// When the guest held most, in nanoseconds since sampling began.

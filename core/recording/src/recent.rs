@@ -18,6 +18,8 @@ pub struct WindowOf {
     /// It follows a window that ended where it begins. Samples of before that were recorded after the other was made are of this one, so that of
     /// windows that follow each other each sample is in one. The number is what [`Recorder::recorded`](crate::Recorder::recorded) gave then.
     pub follows: Option<u64>,
+    /// Another one follows it, which begins with the block of that number: what comes from there on is not of this one.
+    pub until: Option<u64>,
 }
 
 /// What `sample` is if samples stand for time of `clock`; it may have been taken for one who wants waits, too.
@@ -39,7 +41,7 @@ pub(super) struct Recent {
     samples: VecDeque<(u32, Samples, u64)>,
     /// Blocks of samples that have come.
     recorded: u64,
-    /// Blocks from this number on are kept whenever their samples were taken: a window has begun since that follows another.
+    /// Blocks from this number on are kept whenever their samples were taken: a window that is open follows another.
     late_from: Option<u64>,
     /// Threads and their host calls.
     host_calls: VecDeque<(u32, HostCallSpan)>,
@@ -55,12 +57,12 @@ impl Recent {
     /// # Errors
     /// If one is too large.
     pub(super) fn with_the_same_time(&self, blocks: impl Iterator<Item = Block>) -> io::Result<Self> {
-        let mut other = Self { from_ns: self.from_ns, ..Self::default() };
+        let mut other = Self { from_ns: self.from_ns, late_from: self.late_from, ..Self::default() };
         other.take_head(&Journal::header());
         for block in blocks {
             other.take(&block, &block_bytes(&block)?);
         }
-        // What has come since a window began is not known any more: it counts as of before, so that no sample is in two windows.
+        // None of them is late.
         other.samples.iter_mut().for_each(|(_, _, number)| *number = 0);
         other.recorded = self.recorded;
         Ok(other)
@@ -71,9 +73,11 @@ impl Recent {
         self.from_ns
     }
 
-    /// Keeps blocks from that number on, whenever their samples were taken.
-    pub(super) fn keep_late(&mut self, number: u64) {
-        self.late_from = Some(number);
+    /// Returns whether there are samples that an open window is to have though they were taken before it began.
+    pub(super) fn has_late(&self) -> bool {
+        let (Some(from_ns), Some(late_from)) = (self.from_ns, self.late_from) else { return false };
+        let is_late = |samples: &Samples| samples.iter().any(|sample| sample.time_ns < from_ns);
+        self.samples.iter().any(|(_, samples, number)| *number >= late_from && is_late(samples))
     }
 
     /// How many blocks of samples have come.
@@ -115,8 +119,9 @@ impl Recent {
     }
 
     /// Keeps what comes after `from_ns`, and lets go of what ended before; keeps no samples without.
-    pub(super) fn keep_from(&mut self, from_ns: Option<u64>) {
-        self.from_ns = from_ns;
+    /// Blocks from number `late_from` on are kept as well.
+    pub(super) fn keep_from(&mut self, from_ns: Option<u64>, late_from: Option<u64>) {
+        (self.from_ns, self.late_from) = (from_ns, late_from);
         let is_kept = |end_ns: u64| from_ns.is_some_and(|from_ns| end_ns >= from_ns);
         let late_from = self.late_from.filter(|_| from_ns.is_some());
         self.samples.retain(|(_, samples, number)| {
@@ -175,10 +180,13 @@ impl Recent {
     /// # Errors
     /// If it is too large.
     pub(super) fn window(&self, window: &WindowOf, end: impl FnOnce(u64, u64) -> End) -> io::Result<Vec<u8>> {
-        let WindowOf { from_ns, until_ns, clock, follows } = *window;
+        let WindowOf { from_ns, until_ns, clock, follows, until } = *window;
         let (mut count, mut weight_ns) = (0, 0);
         let mut threads: BTreeMap<u32, (Samples, Vec<HostCallSpan>)> = BTreeMap::new();
         for (thread, samples, number) in &self.samples {
+            if until.is_some_and(|recorded| *number >= recorded) {
+                continue;
+            }
             let (window, _) = threads.entry(*thread).or_default();
             let first_ns = if follows.is_some_and(|recorded| *number >= recorded) { 0 } else { from_ns };
             for sample in samples.iter().filter(|sample| (first_ns..until_ns).contains(&sample.time_ns)) {
@@ -227,7 +235,7 @@ mod tests {
         let mut recorder = Recorder::new(vec![module], Meta::default(), Journal::of_windows());
         let store = recorder.store("s");
         let track = recorder.track(store, "t", 7);
-        recorder.keep_from(from_ns);
+        recorder.keep_from(from_ns, None);
         for (time_ns, cpu_delta_ns, period_ns, state) in
             [(10, 5, 5, State::Guest), (20, 5, 8, State::Guest), (30, 0, 9, State::Blocked)]
         {
@@ -241,7 +249,7 @@ mod tests {
     }
 
     fn window(recorder: &mut Recorder, from_ns: u64, until_ns: u64, clock: Clock) -> Recording {
-        let window = WindowOf { from_ns, until_ns, clock, follows: None };
+        let window = WindowOf { from_ns, until_ns, clock, follows: None, until: None };
         let end = |count, weight_ns| {
             let ticks = TickCounts { fired: count, sampled: count, ..TickCounts::default() };
             (Meta { unsampled_ns: weight_ns, ..Meta::default() }, ticks)
@@ -272,19 +280,30 @@ mod tests {
     #[test]
     fn of_windows_that_follow_each_other_each_sample_is_in_one() {
         let mut recorder = recorder(Some(0));
-        let first = window(&mut recorder, 0, 25, Clock::Wall);
         let follows = Some(recorder.recorded());
+        recorder.keep_from(Some(0), follows);
         // It was taken in the first one, in a host call that has returned since.
         let (track, stack) = (recorder.track(0, "t", 7), 0);
         let late =
             |time_ns| Sample { time_ns, cpu_delta_ns: 1, period_ns: 1, stack, state: State::Guest, labels: None };
         recorder.sample(track, 0, late(12));
         recorder.sample(track, 0, late(40));
-        let of = WindowOf { from_ns: 25, until_ns: 50, clock: Clock::Wall, follows };
         let end = |sampled, _| (Meta::default(), TickCounts { fired: sampled, sampled, ..TickCounts::default() });
-        let second = file::read(&recorder.window(&of, end, Vec::new()).unwrap()).unwrap();
+        let mut window = |from_ns, until_ns, follows, until| {
+            let of = WindowOf { from_ns, until_ns, clock: Clock::Wall, follows, until };
+            file::read(&recorder.window(&of, end, Vec::new()).unwrap()).unwrap()
+        };
+        // The first one is made only now.
+        let first = window(0, 25, None, follows);
+        let second = window(25, 50, follows, None);
         assert_eq!(samples(&first), [(10, 5), (20, 8)]);
         assert_eq!(samples(&second), [(5, 9), (0, 1), (15, 1)]);
+        // Late samples stay while a window is to have them, and tables as well.
+        recorder.keep_from(Some(45), follows);
+        assert!(recorder.compact(HeldNumbers::default()).is_none());
+        recorder.keep_from(Some(45), None);
+        assert!(recorder.compact(HeldNumbers::default()).is_some());
+        assert_eq!(samples(&self::window(&mut recorder, 0, 50, Clock::Wall)), []);
     }
 
     #[test]
@@ -292,10 +311,10 @@ mod tests {
         let mut recorder = recorder(None);
         assert!(window(&mut recorder, 0, 100, Clock::Wall).samples().next().is_none());
         let mut recorder = self::recorder(Some(0));
-        recorder.keep_from(Some(20));
+        recorder.keep_from(Some(20), None);
         assert_eq!(samples(&window(&mut recorder, 0, 100, Clock::Wall)), [(20, 8), (30, 9)]);
-        recorder.keep_from(None);
-        recorder.keep_from(Some(0));
+        recorder.keep_from(None, None);
+        recorder.keep_from(Some(0), None);
         assert!(window(&mut recorder, 0, 100, Clock::Wall).samples().next().is_none());
     }
 
@@ -312,9 +331,9 @@ mod tests {
         };
         assert_eq!(sizes(&mut recorder, 5, 31), [(3, 100), (7, 200), (17, 300)]);
         assert_eq!(sizes(&mut recorder, 10, 20), [(0, 100), (2, 200)]);
-        recorder.keep_from(Some(15));
+        recorder.keep_from(Some(15), None);
         assert_eq!(sizes(&mut recorder, 15, 31), [(0, 200), (7, 300)]);
-        recorder.keep_from(None);
+        recorder.keep_from(None, None);
         assert_eq!(sizes(&mut recorder, 40, 50), [(0, 300)], "the last size is kept while nobody looks");
         recorder.memory(0, 60, 0);
         recorder.flush(60);
@@ -338,10 +357,10 @@ mod tests {
         assert_eq!(rates(&mut recorder, 0), [1, 2]);
         assert_eq!(rates(&mut recorder, 26), [1], "it had gone when the window began");
         // The numbers of stores and stacks change.
-        recorder.keep_from(Some(20));
+        recorder.keep_from(Some(20), None);
         assert!(recorder.compact(HeldNumbers { stores: vec![0], ..HeldNumbers::default() }).is_some());
         assert_eq!(rates(&mut recorder, 20), [1, 2]);
-        recorder.keep_from(Some(26));
+        recorder.keep_from(Some(26), None);
         assert_eq!(rates(&mut recorder, 26), [1]);
         assert_eq!(rates(&mut recorder, 0), [1], "it is let go of");
         // Of one that has gone before anybody wants anything nothing is kept.

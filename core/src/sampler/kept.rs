@@ -23,8 +23,8 @@ pub(super) struct Mark {
 /// Windows that are open, and the past that is kept for others.
 #[derive(Debug, Default)]
 pub(super) struct OpenWindows {
-    /// When the windows that are open began.
-    open: Vec<u64>,
+    /// When the windows that are open began, and the block of samples that each begins with if it follows another.
+    open: Vec<(u64, Option<u64>)>,
     /// How much of the past is kept; none unless told so.
     past_ns: Option<u64>,
     /// In order of time.
@@ -40,13 +40,13 @@ impl OpenWindows {
     }
 
     /// A window that begins at `from_ns` is open.
-    pub(super) fn open(&mut self, from_ns: u64) {
-        self.open.push(from_ns);
+    pub(super) fn open(&mut self, from_ns: u64, follows: Option<u64>) {
+        self.open.push((from_ns, follows));
     }
 
     /// One that began at `from_ns` is not any more.
-    pub(super) fn close(&mut self, from_ns: u64) {
-        if let Some(index) = self.open.iter().position(|open| *open == from_ns) {
+    pub(super) fn close(&mut self, from_ns: u64, follows: Option<u64>) {
+        if let Some(index) = self.open.iter().position(|open| *open == (from_ns, follows)) {
             self.open.swap_remove(index);
         }
     }
@@ -56,7 +56,12 @@ impl OpenWindows {
         let past = self.past_ns.map(|past_ns| now_ns.saturating_sub(past_ns));
         // The oldest mark at or before it is where a window of all that is kept begins.
         let past = past.map(|past| self.since(past).map_or(past, |mark| mark.time_ns.min(past)));
-        self.open.iter().copied().chain(past).min()
+        self.open.iter().map(|(from_ns, _)| *from_ns).chain(past).min()
+    }
+
+    /// From which block of samples on late ones are kept.
+    pub(super) fn late_from(&self) -> Option<u64> {
+        self.open.iter().filter_map(|(_, follows)| *follows).min()
     }
 
     /// Whether a mark is to be set at `now_ns`.
@@ -110,12 +115,13 @@ mod tests {
     fn what_open_windows_want_is_kept_whatever_its_age() {
         let mut kept = OpenWindows::past(None);
         assert_eq!((kept.first_ns(50), kept.is_due(50)), (None, false));
-        kept.open(7);
-        kept.open(3);
+        kept.open(7, Some(5));
+        kept.open(3, None);
         assert_eq!(kept.first_ns(50), Some(3));
-        kept.close(3);
+        kept.close(3, None);
         assert_eq!(kept.first_ns(50), Some(7));
-        kept.close(7);
-        assert_eq!(kept.first_ns(50), None);
+        assert_eq!(kept.late_from(), Some(5));
+        kept.close(7, Some(5));
+        assert_eq!((kept.first_ns(50), kept.late_from()), (None, None));
     }
 }

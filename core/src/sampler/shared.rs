@@ -86,7 +86,7 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(options: SamplerOptions, mut recorder: Recorder) -> Self {
         let kept = OpenWindows::past(options.keep);
-        recorder.keep_from(kept.first_ns(0));
+        recorder.keep_from(kept.first_ns(0), None);
         Self {
             kept: Mutex::new(kept),
             options,

@@ -97,7 +97,7 @@ impl Session {
         let mut window = {
             let mut recorder = self.shared.recorder();
             let mut kept = self.shared.kept();
-            self.open(&mut recorder, &mut kept, threads, clock, mark)
+            self.open(&mut recorder, &mut kept, threads, clock, (mark, None))
         };
         // Not before: until it is open nobody keeps what is sampled.
         window.demand = Some(Demand::new(&window.threads, clock));
@@ -118,7 +118,7 @@ impl Session {
         let from_ns =
             (monotonic_ns() - threads.started_ns()).saturating_sub(u64::try_from(past.as_nanos()).unwrap_or(u64::MAX));
         let mark = kept.since(from_ns).cloned().ok_or("no samples of the past are kept")?;
-        Ok(self.open(&mut recorder, &mut kept, threads, self.clock(), mark))
+        Ok(self.open(&mut recorder, &mut kept, threads, self.clock(), (mark, None)))
     }
 
     /// Begins a window where what is kept begins, or now if nothing of the past is, with samples that stand for time of the session's own clock.
@@ -165,12 +165,12 @@ impl Session {
         kept: &mut OpenWindows,
         threads: Arc<Threads>,
         clock: Clock,
-        from: Mark,
+        (from, follows): (Mark, Option<u64>),
     ) -> Window {
         let Mark { time_ns: from_ns, totals: before, truncated } = from;
-        kept.open(from_ns);
-        recorder.keep_from(kept.first_ns(from_ns));
-        Window { session: self.clone(), threads, clock, from_ns, before, truncated, follows: None, demand: None }
+        kept.open(from_ns, follows);
+        recorder.keep_from(kept.first_ns(from_ns), kept.late_from());
+        Window { session: self.clone(), threads, clock, from_ns, before, truncated, follows, demand: None }
     }
 
     /// Whether a guest has begun, so that there are windows to be had.
@@ -230,10 +230,9 @@ impl Window {
         let mut kept = self.session.shared.kept();
         let WindowEnd { until_ns, after, truncated, recorded } = end.clone();
         let mark = Mark { time_ns: until_ns, totals: after, truncated };
-        recorder.keep_late(recorded);
-        let mut window = self.session.open(&mut recorder, &mut kept, self.threads.clone(), self.clock, mark);
+        let from = (mark, Some(recorded));
+        let mut window = self.session.open(&mut recorder, &mut kept, self.threads.clone(), self.clock, from);
         drop((recorder, kept));
-        window.follows = Some(recorded);
         window.demand = self.demand.is_some().then(|| Demand::new(&self.threads, self.clock));
         window
     }
@@ -244,9 +243,15 @@ impl Window {
     /// # Errors
     /// If sampling is over.
     pub(crate) fn recording(&self, end: WindowEnd, names: &mut dyn LanguageNames) -> io::Result<Vec<u8>> {
-        let WindowEnd { until_ns, after, truncated, .. } = end;
+        let WindowEnd { until_ns, after, truncated, recorded } = end;
         let notes = self.name(names);
-        let window = WindowOf { from_ns: self.from_ns, until_ns, clock: self.clock, follows: self.follows };
+        let window = WindowOf {
+            from_ns: self.from_ns,
+            until_ns,
+            clock: self.clock,
+            follows: self.follows,
+            until: Some(recorded),
+        };
         let mut recorder = self.session.shared.recorder();
         let truncated = truncated.into_iter().filter_map(|(reason, count)| {
             let more = count - self.truncated.get(&reason).copied().unwrap_or(0);
@@ -329,7 +334,7 @@ impl Drop for Window {
         let now_ns = self.now_ns();
         let mut recorder = self.session.shared.recorder();
         let mut kept = self.session.shared.kept();
-        kept.close(self.from_ns);
-        recorder.keep_from(kept.first_ns(now_ns));
+        kept.close(self.from_ns, self.follows);
+        recorder.keep_from(kept.first_ns(now_ns), kept.late_from());
     }
 }

@@ -38,6 +38,9 @@ const TICK: Duration = Duration::from_millis(200);
 /// How often images are looked for in a process.
 const LOOK_FOR_IMAGES: Duration = Duration::from_secs(5);
 
+/// Processes that are sampled at a time: each takes a thread, and three open files for each of its own.
+const MAX_PROCESSES: usize = 500;
+
 /// Options of `wlprof agent`.
 #[derive(Args)]
 pub(super) struct Agent {
@@ -83,6 +86,9 @@ struct Shown {
 pub(super) fn run(agent: &Agent) -> Result<u8, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(FAILED, error);
     let Some(push) = agent.pushing.push("", View::Guest)? else {
+        if agent.pushing.push.is_some() {
+            return Ok(0);
+        }
         return Err(Failure::new(FAILED, "--push says where profiles go; give it, such as --push pyroscope://HOST"));
     };
     let listener = agent.listen.map(live::listen).transpose()?;
@@ -140,7 +146,8 @@ impl Machine<'_> {
     fn look_for_processes(&mut self) {
         let Agent { include, exclude, quiet, clock, .. } = self.agent;
         let attached: Vec<i32> = self.targets.iter().map(Target::pid).collect();
-        for found in self.scan.next(&attached, include, exclude) {
+        let room = MAX_PROCESSES - attached.len();
+        for found in self.scan.next(&attached, include, exclude).into_iter().take(room) {
             let options = Options {
                 rate_hz: self.agent.rate,
                 clock: clock.clock(),
@@ -150,11 +157,12 @@ impl Machine<'_> {
             };
             // Those of one moment are not all closed at one moment.
             let first = self.every.mul_f64(0.1 + 0.9 * chance());
-            match Target::attach(found.pid, &self.plugins, &mut self.programs, options, first) {
+            let of = |resource: Resource| self.agent.pushing.with_attributes(resource);
+            match Target::attach(found.pid, &self.plugins, &mut self.programs, options, of, first) {
                 Ok(target) => {
                     self.targets.push(target);
                     if !quiet {
-                        say::line(format_args!("sampling process {}: {}", found.pid, found.shown()));
+                        say::line(format_args!("sampling process {}: {}", found.pid, found.program()));
                     }
                 }
                 // One that ends meanwhile is no reason to say anything.
@@ -193,6 +201,8 @@ impl Machine<'_> {
         for target in &mut self.targets {
             let _ = target.close_window(pusher, |resource| pushing.with_attributes(resource), self.every);
         }
+        // All at once, since each takes a moment.
+        self.targets.iter().for_each(Target::interrupt);
     }
 }
 

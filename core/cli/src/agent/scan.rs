@@ -14,9 +14,6 @@ const EVERY: Duration = Duration::from_secs(2);
 const FIRST: Duration = Duration::from_secs(2);
 const LAST: Duration = Duration::from_secs(60);
 
-/// Characters of a command that are shown.
-const SHOWN: usize = 100;
-
 /// A process that runs Wasmtime.
 pub(super) struct FoundProcess {
     pub(super) pid: i32,
@@ -24,9 +21,10 @@ pub(super) struct FoundProcess {
 }
 
 impl FoundProcess {
-    /// Returns its command, as far as it fits into a line.
-    pub(super) fn shown(&self) -> String {
-        escape::single_line(&self.command.join(" ").chars().take(SHOWN).collect::<String>()).into()
+    /// Returns its program's name. Its arguments may be secrets.
+    pub(super) fn program(&self) -> String {
+        let program = self.command.first().map(String::as_str).unwrap_or_default();
+        escape::single_line(program.rsplit('/').next().unwrap_or_default()).into()
     }
 }
 

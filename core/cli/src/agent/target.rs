@@ -32,6 +32,7 @@ impl Target {
         plugins: &Plugins,
         programs: &mut ProgramCache,
         options: Options,
+        of: impl Fn(Resource) -> Resource,
         first: Duration,
     ) -> Result<Self, Failure> {
         let guests = ProcessGuests::open_with(pid, &[], plugins, programs, options, || Ok(Journal::of_windows()))?;
@@ -42,7 +43,7 @@ impl Target {
         let sample = move || session.sample_until(|| is_over.load(Ordering::Relaxed));
         let sampler = Builder::new().name("wlprof process".into()).spawn(sample);
         let sampler = sampler.map_err(|error| Failure::new(crate::failure::FAILED, error))?;
-        let resource = Arc::new(Resource::of_process(pid));
+        let resource = Arc::new(of(Resource::of_process(pid)));
         Ok(Self { pid, windows, resource, closes: Instant::now() + first, ends, sampler: Some(sampler) })
     }
 
@@ -69,7 +70,9 @@ impl Target {
         if !self.is_over() {
             // It may say more of itself than it did when it had just begun.
             let resource = of(Resource::of_process(self.pid));
-            if resource != *self.resource {
+            // Of one that ends just now there is nothing to be read.
+            let is_read = resource.get("process.executable.name").is_some();
+            if is_read && resource != *self.resource {
                 self.resource = Arc::new(resource);
             }
         }
@@ -77,9 +80,14 @@ impl Target {
         Ok(())
     }
 
+    /// Has sampling end soon.
+    pub(super) fn interrupt(&self) {
+        self.ends.store(true, Ordering::Relaxed);
+    }
+
     /// Ends sampling. Returns why it had ended, if the process is not the reason.
     pub(super) fn end(&mut self) -> Option<AttachError> {
-        self.ends.store(true, Ordering::Relaxed);
+        self.interrupt();
         let ended = self.sampler.take()?.join();
         ended.unwrap_or(Ok(())).err()
     }

@@ -166,7 +166,7 @@ pub(super) fn dump(pid: i32, files: &[PathBuf]) -> Result<(Dump, Vec<Arc<ModuleI
 impl Attach {
     /// Whether nothing is written or printed: who asks is shown what there is meanwhile.
     fn is_only_shown(&self) -> bool {
-        let is_looked_at = self.listen.is_some() || self.pushing.push.is_some();
+        let is_looked_at = self.listen.is_some() || self.pushing.is_on();
         is_looked_at && !self.output.names_files() && self.output.format.is_none()
     }
 

@@ -46,7 +46,7 @@ impl Profiling {
 
     /// Whether nothing is written: what is sampled is pushed, or shown while the guest runs.
     pub(crate) fn is_only_shown(&self) -> bool {
-        let is_looked_at = self.listen.is_some() || self.pushing.push.is_some();
+        let is_looked_at = self.listen.is_some() || self.pushing.is_on();
         is_looked_at && !self.output.names_files() && self.output.format.is_none()
     }
 
@@ -61,7 +61,7 @@ impl Profiling {
         if self.listen.is_some() && self.sampling.sampler == SamplerChoice::Off {
             return Err("--listen needs samples; leave out --sampler=off");
         }
-        if self.pushing.push.is_some() && self.sampling.sampler == SamplerChoice::Off && !self.memory.memory {
+        if self.pushing.is_on() && self.sampling.sampler == SamplerChoice::Off && !self.memory.memory {
             return Err("--push needs samples; leave out --sampler=off");
         }
         if self.memory.memory && guest.wasmtime.limit_fuel() {
@@ -94,7 +94,7 @@ impl Profiling {
         let resolved = sampling.kind.resolve();
         let (kind, fallback) =
             resolved.map_err(|error| Failure::new(FAILED, format!("{error:#}; try --sampler=epoch")))?;
-        let pushes = self.pushing.push.is_some();
+        let pushes = self.pushing.is_on();
         // What is only pushed needs no more than servers are used to.
         let sampling =
             if pushes && self.is_only_shown() { self.sampling.at_most(sampling, PUSHED_HZ) } else { sampling };

@@ -14,6 +14,10 @@ use wlprof_show::escape;
 /// Bytes in a mebibyte.
 const MIB: u64 = 1 << 20;
 
+/// How large a queue on disk may be, unless the user says so, and at most.
+const DEFAULT_MIB: &str = "64";
+const MAX_MIB: u64 = 1 << 20;
+
 /// What is pushed, and where.
 #[derive(Args)]
 pub(crate) struct PushOptions {
@@ -41,12 +45,17 @@ pub(crate) struct PushOptions {
     /// File with the certificates of those that may have signed the server's (PEM)
     #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "Push")]
     push_ca: Option<PathBuf>,
-    /// Keep what no server has taken in this folder, up to so many MiB [default: in memory, 64 MiB]
+    /// Keep what no server has taken in this folder, up to so many MiB for each process [default: in memory, 64 MiB]
     #[arg(long, value_name = "DIR[,MIB]", hide_short_help = true, help_heading = "Push")]
     push_queue: Option<String>,
 }
 
 impl PushOptions {
+    /// Returns whether anything is pushed: `OTEL_SDK_DISABLED` may say otherwise.
+    pub(crate) fn is_on(&self) -> bool {
+        self.push.as_deref().is_some_and(|address| !wlprof_push::is_disabled(address))
+    }
+
     /// Reads what is to be pushed where, if it is, of a service that is called `service` unless the environment names it, with the frames of `view`.
     pub(crate) fn push(&self, service: &str, view: View) -> Result<Option<Push>, Failure> {
         let Some(address) = &self.push else { return self.check_unused().map(|()| None) };
@@ -65,12 +74,10 @@ impl PushOptions {
             push = push.roots_of(file);
         }
         if let Some(queue) = &self.push_queue {
-            let (folder, mib) = match queue.rsplit_once(',') {
-                Some((folder, mib)) if mib.chars().all(|c| c.is_ascii_digit()) => (folder, mib.parse().ok()),
-                _ => (&**queue, None),
-            };
-            push = push.queue_in(folder.as_ref());
-            push = mib.into_iter().fold(push, |push, mib: u64| push.queue_bytes(mib.saturating_mul(MIB)));
+            let (folder, mib) = queue.rsplit_once(',').unwrap_or((queue, DEFAULT_MIB));
+            let mib = mib.parse::<u64>().ok().filter(|mib| (1..=MAX_MIB).contains(mib) && !folder.is_empty());
+            let mib = mib.ok_or_else(|| failed(format!("--push-queue {queue}: expected DIR or DIR,MIB")))?;
+            push = push.queue_in(folder.as_ref()).queue_bytes(mib * MIB);
         }
         if push.is_disabled() {
             say::line(format_args!("note: OTEL_SDK_DISABLED is set, so nothing is pushed"));

@@ -51,6 +51,11 @@ fn attribute(piece: &str) -> Result<(String, String), &'static str> {
     if name.is_empty() { Err("has no name") } else { Ok((name, decoded(value.trim())?)) }
 }
 
+/// Text without percent signs, or as it is if it is none such.
+pub(crate) fn decoded_lossy(text: &str) -> String {
+    decoded(text).unwrap_or_else(|_| text.to_owned())
+}
+
 fn decoded(text: &str) -> Result<String, &'static str> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

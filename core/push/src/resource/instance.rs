@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 /// A new random id (UUID version 4), if the system gives random bytes.
-pub(super) fn random() -> Option<String> {
+pub(crate) fn random() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;
     Some(uuid(bytes, 4))
@@ -24,7 +24,8 @@ pub(super) fn derived(facts: &[&str]) -> String {
     uuid(bytes, 8)
 }
 
-fn uuid(mut bytes: [u8; 16], version: u8) -> String {
+/// The text of a UUID of these bytes.
+pub(crate) fn uuid(mut bytes: [u8; 16], version: u8) -> String {
     bytes[6] = bytes[6] & 0x0f | version << 4;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let text = format!("{:032x}", u128::from_be_bytes(bytes));

@@ -11,6 +11,8 @@ mod instance;
 mod process;
 
 pub use environment::AttributesError;
+pub(crate) use environment::decoded_lossy;
+pub(crate) use instance::{random as random_id, uuid};
 
 /// The name that engines show profiles by.
 pub(crate) const SERVICE_NAME: &str = "service.name";

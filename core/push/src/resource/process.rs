@@ -44,20 +44,16 @@ pub(super) fn resource(pid: i32) -> Resource {
     let instance = start_time(&folder).zip(boot_id());
     let instance = instance.map(|(start, boot)| instance::derived(&[boot.trim(), &pid.to_string(), &start]));
     let container = container::of_files(&folder.path("cgroup"), &folder.path("mountinfo"));
-    let facts = [
-        (SERVICE_NAME, program.clone()),
-        (SERVICE_INSTANCE_ID, instance),
-        (HOST_NAME, host_name()),
-        (PROCESS_PID, Some(pid.to_string())),
-        (EXECUTABLE_NAME, program),
-        (CONTAINER_ID, container),
-    ];
-    let facts = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let defaults = [(SERVICE_NAME, program.clone()), (SERVICE_INSTANCE_ID, instance), (HOST_NAME, host_name())];
+    let facts = [(PROCESS_PID, Some(pid.to_string())), (EXECUTABLE_NAME, program), (CONTAINER_ID, container)];
+    let known = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
+    let [defaults, facts] = [defaults.to_vec(), facts.to_vec()].map(|facts| facts.into_iter().filter_map(known));
     let variables = variables(&folder);
     let env = |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone());
     let (of_environment, _) = environment::attributes(&env);
     let of_context = context::attributes(&folder).unwrap_or_default();
-    for (name, value) in facts.chain(of_environment).chain(of_context) {
+    // What the kernel says is not for the process to change.
+    for (name, value) in defaults.chain(of_environment).chain(of_context).chain(facts) {
         set_untrusted(&mut resource, &name, &value);
     }
     resource

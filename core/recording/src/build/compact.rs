@@ -43,7 +43,11 @@ impl Recorder {
             return None;
         }
         let recent = self.journal.only_recent()?;
-        let everything = WindowOf { from_ns: 0, until_ns: u64::MAX, clock: Clock::Wall, follows: None };
+        // Their blocks would be put together with others.
+        if recent.has_late() {
+            return None;
+        }
+        let everything = WindowOf { from_ns: 0, until_ns: u64::MAX, clock: Clock::Wall, follows: None, until: None };
         let bytes = recent.window(&everything, |_, _| End::default()).ok()?;
         let mut raw = RawRecording::read(&mut &bytes[..]).ok()?;
         // Blocks have gone that are old as a whole; what is written now is put together in larger ones.
@@ -109,7 +113,7 @@ mod tests {
     }
 
     fn window(recorder: &mut Recorder, from_ns: u64) -> Recording {
-        let window = WindowOf { from_ns, until_ns: u64::MAX, clock: Clock::Wall, follows: None };
+        let window = WindowOf { from_ns, until_ns: u64::MAX, clock: Clock::Wall, follows: None, until: None };
         let end = |_, _| (Meta::default(), TickCounts::default());
         file::read(&recorder.window(&window, end, Vec::new()).unwrap()).unwrap()
     }
@@ -135,7 +139,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_told_as_before() {
         let mut recorder = recorder();
-        recorder.keep_from(Some(0));
+        recorder.keep_from(Some(0), None);
         let mut last = None;
         for number in 0..100_u64 {
             let store = recorder.store(&format!("store {number}"));
@@ -150,7 +154,7 @@ mod tests {
             last = Some((store, track));
         }
         let (store, track) = last.unwrap();
-        recorder.keep_from(Some(9_000));
+        recorder.keep_from(Some(9_000), None);
         let before = window(&mut recorder, 9_000);
         let bytes = recorder.journal.only_recent().unwrap().table_bytes();
         let held = HeldNumbers { stores: vec![store], threads: vec![track.number()], ..HeldNumbers::default() };
@@ -182,7 +186,7 @@ mod tests {
         let mut recorder = recorder();
         let mut largest = 0;
         for number in 0..40_000_u64 {
-            recorder.keep_from(Some((number * 100).saturating_sub(2_000)));
+            recorder.keep_from(Some((number * 100).saturating_sub(2_000)), None);
             let store = recorder.store("store");
             let track = recorder.track(store, "thread", number);
             add(&mut recorder, track, number * 100);
@@ -199,7 +203,7 @@ mod tests {
     #[test]
     fn there_is_room_again_when_what_filled_it_has_become_old() {
         let mut recorder = recorder();
-        recorder.keep_from(Some(0));
+        recorder.keep_from(Some(0), None);
         let store = recorder.store("store");
         let track = recorder.track(store, "thread", 1);
         let mut frame = |key| recorder.frame(Origin::Language { module: 0, key });

@@ -295,9 +295,10 @@ impl Recorder {
         self.truncated.clone()
     }
 
-    /// Keeps samples from `from_ns` on for windows, or none.
-    pub fn keep_from(&mut self, from_ns: Option<u64>) {
-        self.journal.recent().into_iter().for_each(|recent| recent.keep_from(from_ns));
+    /// Keeps samples from `from_ns` on for windows, or none. Those that come late for windows that follow others are kept from block `late_from`
+    /// on, a number of [`Recorder::recorded`].
+    pub fn keep_from(&mut self, from_ns: Option<u64>, late_from: Option<u64>) {
+        self.journal.recent().into_iter().for_each(|recent| recent.keep_from(from_ns, late_from));
     }
 
     /// What is of before is let go of, and is in no table any more once they are compacted; `None` if all of the run is kept.
@@ -339,11 +340,6 @@ impl Recorder {
     pub fn recorded(&mut self) -> u64 {
         self.write();
         self.journal.recent().map_or(0, |recent| recent.recorded())
-    }
-
-    /// Keeps samples that come from here on for the window that follows, whenever they were taken. `recorded` is what [`Recorder::recorded`] gave.
-    pub fn keep_late(&mut self, recorded: u64) {
-        self.journal.recent().into_iter().for_each(|recent| recent.keep_late(recorded));
     }
 
     /// Distinct stacks so far.

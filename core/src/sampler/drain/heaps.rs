@@ -103,7 +103,7 @@ impl Drain {
         };
         let sites = told.sites.into_iter().map(site).collect();
         let HeapTotals { peak_ns, rate, notes, .. } = told;
-        let heap_told = Heap { rate, peak_ns: since_start(peak_ns), sites, notes };
+        let heap_told = Heap { number: heap.store, rate, peak_ns: since_start(peak_ns), sites, notes };
         let store = self.stores.id(heap.store, &self.threads, recorder);
         recorder.heap(store, heap_told.joined());
     }

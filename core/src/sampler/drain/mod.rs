@@ -216,7 +216,7 @@ impl Drain {
         if kept.is_due(now_ns) {
             let totals = threads.totals_at(&threads.clocks());
             kept.mark(Mark { time_ns: now_ns, totals, truncated: recorder.truncated_counts() });
-            recorder.keep_from(kept.first_ns(now_ns));
+            recorder.keep_from(kept.first_ns(now_ns), kept.late_from());
         }
     }
 
