@@ -216,10 +216,12 @@ def report(profile, tables):
         attributes = [tables["attribute"][index] for index in sample.attribute_indices]
         labels = {texts[each.key_strindex]: value_of(each.value) for each in attributes}
         value = sum(sample.values) if sample.values else len(sample.timestamps_unix_nano)
-        sums.add(stack, [value], labels)
+        span = None
         if sample.link_index:
             link = tables["link"][sample.link_index]
-            links.append([link.trace_id.hex(), link.span_id.hex()])
+            span = [link.trace_id.hex(), link.span_id.hex()]
+            links.append(span)
+        sums.add(stack, [value], labels, span)
     return {
         "time_nanos": profile.time_unix_nano,
         "duration_nanos": profile.duration_nano,

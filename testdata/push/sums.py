@@ -11,9 +11,10 @@ class Sums:
         self.of_functions = [{} for _ in sample_types]
         self.of_leaves = [{} for _ in sample_types]
         self.label_sets = []
+        self.parts = {}
 
-    def add(self, functions, values, labels):
-        """Adds a sample with the functions of its stack, the leaf first."""
+    def add(self, functions, values, labels, span=None):
+        """Adds a sample with the functions of its stack, the leaf first. `span` has the ids of a link, as a pair."""
         self.rows += 1
         for place, value in enumerate(values):
             self.total[place] += value
@@ -25,6 +26,18 @@ class Sums:
                 sums[function] = sums.get(function, 0) + value
         if labels not in self.label_sets:
             self.label_sets.append(labels)
+        if functions:
+            part = self.part(labels, span)
+            for place, value in enumerate(values):
+                part[place][functions[0]] = part[place].get(functions[0], 0) + value
+
+    def part(self, labels, span):
+        """The sums by leaves of the samples with these labels and this span, which pprof has as labels."""
+        ids = ("trace_id", "span_id")
+        if span is None and all(name in labels for name in ids):
+            span = [labels[name] for name in ids]
+        labels = sorted((key, value) for key, value in labels.items() if key not in ids)
+        return self.parts.setdefault((str(labels), str(span)), (dict(labels), span, [{} for _ in self.sample_types]))[2]
 
     def series(self):
         """How many series Pyroscope makes of it: one for each set of labels that are texts."""
@@ -45,5 +58,6 @@ class Sums:
             "functions": by_type(self.of_functions),
             "leaves": by_type(self.of_leaves),
             "label_sets": self.label_sets,
+            "parts": [{"labels": labels, "span": span, "leaves": by_type(leaves)} for labels, span, leaves in self.parts.values()],
             "series": self.series(),
         }

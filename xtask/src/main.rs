@@ -81,8 +81,8 @@ cargo xtask TASK
                          told, by cargo-semver-checks
   dist                   build an archive and a Debian package for this machine's platform in
                          target/distribution
-  fleet                  run the suite push with a real collector and Parca, built by Go from the module proxy; fails
-                         where no proxy is reachable
+  fleet                  push to a real collector and Parca, built by Go from the module proxy, and compare what they
+                         have stored with the runs; fails where no proxy is reachable
   goldens [--bless]      compare what exporters write of an example recording with the committed
                          files, or replace those files
 ";

@@ -49,7 +49,7 @@ pub(crate) const SUITES: [Suite; 14] = [
         about: "profiles pushed into receivers with the rules of Pyroscope, Parca and OpenTelemetry collectors (Python packages)",
         tests: &["push::"],
         guests: &[Main, Components],
-        tools: &[PushPackages],
+        tools: &[PushPackages, WasmtimePackages],
         checks: &[],
     },
     Suite {

@@ -33,7 +33,7 @@ use wlprof::sampler::{Dump, SessionOutcome};
 use wlprof_attach::Options;
 use wlprof_module::ModuleImage;
 use wlprof_plugin::ModuleView;
-use wlprof_push::{Push, Resource};
+use wlprof_push::{Push, Resource, Windows};
 use wlprof_recording::sources::SourceFolders;
 use wlprof_recording::{Clock, Journal, Selection};
 use wlprof_show::escape;
@@ -149,7 +149,10 @@ pub(super) fn run(attach: &Attach) -> Result<u8, Failure> {
 fn begin_push(attach: &Attach, push: Push, guests: &ProcessGuests) -> Result<RunPush, Failure> {
     let server = push.target().to_string();
     let resource = attach.pushing.with_attributes(Resource::of_process(attach.pid));
-    let pushing = push.of(resource).windows(guests.windows());
+    let mut windows = guests.windows();
+    // Before anything is sampled: the first window has the first sample.
+    windows.begin();
+    let pushing = push.of(resource).windows(windows);
     let pushing = pushing.map_err(|error| Failure::new(FAILED, format!("--push: {error}")))?;
     Ok(RunPush::new(pushing, server, attach.output.quiet))
 }

@@ -40,6 +40,7 @@ const EMPTY: [(&str, &[(&str, &str)]); 3] = [
 ];
 /// What a profile of time has, where no guest has begun.
 const NO_TIME: &[(&str, &str)] = &[("samples", "count"), ("cpu", "nanoseconds")];
+const NO_WALL_TIME: &[(&str, &str)] = &[("samples", "count"), ("wall", "nanoseconds")];
 /// What a profile of allocations has, where memory is not profiled.
 const NO_ALLOCATIONS: &[(&str, &str)] =
     &[("alloc_objects", "count"), ("alloc_space", "bytes"), ("inuse_objects", "count"), ("inuse_space", "bytes")];
@@ -118,9 +119,14 @@ async fn file(state: Arc<State>, query: &str, name: &str, unless_told: WindowReq
     let wanted = WindowRequest::of_query(query, unless_told)?;
     // It may begin while it refuses a window because it has not.
     let had_begun = state.guest.has_begun();
+    let types = match (wanted.part, wanted.clock) {
+        (Some(_), _) => NO_ALLOCATIONS,
+        (None, Clock::Cpu) => NO_TIME,
+        (None, Clock::Wall) => NO_WALL_TIME,
+    };
     match make(state, wanted, WindowOutput::File(exporter)).await {
         // Servers ask for it from the first moment on. To a person the reason says more.
-        Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !had_begun => empty(NO_TIME),
+        Err((StatusCode::CONFLICT, _)) if name == SCRAPED && !had_begun => empty(types),
         made => Ok(with_type(exporter, made?)),
     }
 }

@@ -12,13 +12,13 @@ use std::process::{Child, Stdio};
 use wlprof::recording::{Recording, file};
 
 /// `wlprof attach --listen` of a host.
-struct Listener {
+pub(crate) struct Listener {
     wlprof: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Listener {
-    fn start(place: &Place, host: &Host, options: &[&str]) -> Self {
+    pub(crate) fn start(place: &Place, host: &Host, options: &[&str]) -> Self {
         let pid = host.pid().to_string();
         let arguments = ["attach", "--listen=0"].iter().chain(options).copied().chain([&*pid]);
         let mut command = with_default_signals(&place.command(arguments));
@@ -51,7 +51,7 @@ impl Listener {
     }
 
     /// Ends it as Ctrl-C does.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         send_signal(self.wlprof.id(), "INT");
         assert_eq!(self.wlprof.wait().unwrap().code(), Some(0));
     }

@@ -23,7 +23,7 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     pub(crate) address: SocketAddr,
     /// Another one that it has told of before, if it has.
-    other_address: Option<SocketAddr>,
+    pub(crate) other_address: Option<SocketAddr>,
     /// What it has said so far.
     said: Arc<Mutex<String>>,
     /// Reads what it says.
@@ -67,7 +67,7 @@ impl Server {
         Self::of_wlprof_as_it_is(place, &options, guest)
     }
 
-    fn of_wlprof_as_it_is(place: &Place, options: &[&str], guest: &str) -> Self {
+    pub(crate) fn of_wlprof_as_it_is(place: &Place, options: &[&str], guest: &str) -> Self {
         let guest = fixture(guest);
         let first = ["serve", ADDRESS].iter().chain(options).copied();
         Self::start(&place.command(first.chain([guest.to_str().unwrap()])))

@@ -12,7 +12,8 @@
 //! pprof's graphs as they are, between quotation marks. Names that begin with `pprof::` have a meaning of pprof's.
 //!
 //! Servers that scrape profiles (Pyroscope, Parca) make a series of each set of texts, and refuse profiles of more than some
-//! thousand samples. Profiles for them do not say which thread or store a sample is of.
+//! thousand samples. Profiles for them do not say which thread or store a sample is of. Grafana's Alloy subtracts profiles of allocations. It
+//! has room for four values of a sample, and knows stacks by their addresses.
 
 pub(crate) mod proto;
 pub(crate) mod pushed;
@@ -31,6 +32,7 @@ use super::sample_types::{period, period_type};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::Path;
 use texts::Texts;
@@ -78,17 +80,18 @@ fn gzipped<W: Write>(encoded: &[u8], level: Compression, out: W) -> io::Result<W
 fn profile(recording: &Recording, is_scraped: bool) -> proto::Profile {
     let mut texts = Texts::new();
     if let Some(part) = recording.part {
-        let (types, shown) = heap_types(part, &mut texts);
+        let kinds = if is_scraped && part == HeapPart::Allocated { &HEAP_KINDS[..2] } else { &HEAP_KINDS };
+        let (types, shown) = heap_types(part, kinds, &mut texts);
         let (name, unit) = period_type(recording);
         let space = texts.value_type(name, unit);
-        let sample = samples::of_memory(recording, is_scraped, &mut texts);
+        let sample = samples::of_memory(recording, is_scraped, kinds.len(), &mut texts);
         return proto::Profile {
             sample_type: types,
             sample,
             period_type: Some(space),
             period: period(recording),
             default_sample_type: shown,
-            ..with_tables(recording, texts)
+            ..with_tables(recording, is_scraped, texts)
         };
     }
     let (name, unit) = period_type(recording);
@@ -101,12 +104,12 @@ fn profile(recording: &Recording, is_scraped: bool) -> proto::Profile {
         period_type: Some(time),
         period: period(recording),
         default_sample_type: time.r#type,
-        ..with_tables(recording, texts)
+        ..with_tables(recording, is_scraped, texts)
     }
 }
 
 /// What a profile has whatever its samples are of.
-fn with_tables(recording: &Recording, mut texts: Texts) -> proto::Profile {
+fn with_tables(recording: &Recording, is_scraped: bool, mut texts: Texts) -> proto::Profile {
     let meta = &recording.meta;
     let comments: Vec<String> =
         std::iter::once(format!("wlprof {} ran {}", meta.wlprof_version, printable_name(&meta.guest)))
@@ -114,7 +117,7 @@ fn with_tables(recording: &Recording, mut texts: Texts) -> proto::Profile {
             .collect();
     proto::Profile {
         mapping: mappings(recording, &mut texts),
-        location: (1..).zip(&recording.frames).map(|(id, frame)| location(recording, id, frame)).collect(),
+        location: (1..).zip(&recording.frames).map(|(id, frame)| location(recording, is_scraped, id, frame)).collect(),
         function: functions(recording, &mut texts),
         time_nanos: signed(meta.start_unix_ms.saturating_mul(1_000_000)),
         duration_nanos: signed(meta.duration_ns),
@@ -124,10 +127,13 @@ fn with_tables(recording: &Recording, mut texts: Texts) -> proto::Profile {
     }
 }
 
-/// The four values of Go's heap profiles, by their own names, and those of the peak and of linear memory; and which of them is `shown` first.
-fn heap_types(part: HeapPart, texts: &mut Texts) -> (Vec<proto::ValueType>, i64) {
+/// What the values of memory are of: those of Go's heap profiles, by their own names, and then those of the peak and of linear memory.
+const HEAP_KINDS: [&str; 4] = ["alloc", "inuse", "peak", "grown"];
+
+/// The values of these kinds, and which of them is `shown` first.
+fn heap_types(part: HeapPart, kinds: &[&str], texts: &mut Texts) -> (Vec<proto::ValueType>, i64) {
     let mut types = Vec::new();
-    for prefix in ["alloc", "inuse", "peak", "grown"] {
+    for prefix in kinds {
         for (what, unit) in [("objects", "count"), ("space", "bytes")] {
             types.push(texts.value_type(&format!("{prefix}_{what}"), unit));
         }
@@ -175,8 +181,9 @@ fn symbolized(id: u64, memory_start: u64, filename: i64, build_id: i64) -> proto
     }
 }
 
-fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
+fn location(recording: &Recording, is_scraped: bool, id: u64, frame: &Frame) -> proto::Location {
     let (module, address) = address_of(frame.origin);
+    let address = if is_scraped && address == 0 { address_of_lines(recording, frame) } else { address };
     let line = |line: &wlprof_recording::Line| proto::Line {
         function_id: u64::from(line.function) + 1,
         line: line.line.unwrap_or(0).into(),
@@ -188,6 +195,17 @@ fn location(recording: &Recording, id: u64, frame: &Frame) -> proto::Location {
         address,
         line: frame.lines.iter().map(line).collect(),
     }
+}
+
+/// An address for a frame without a code offset, above those of all modules. It is the same in each profile of a guest, and another one for
+/// other lines.
+fn address_of_lines(recording: &Recording, frame: &Frame) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for line in &frame.lines {
+        let function = &recording.functions[line.function as usize];
+        (&function.name, &function.file, line.line).hash(&mut hasher);
+    }
+    hasher.finish() | 1 << 63
 }
 
 fn functions(recording: &Recording, texts: &mut Texts) -> Vec<proto::Function> {

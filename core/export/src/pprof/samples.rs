@@ -113,8 +113,13 @@ fn place(state: State) -> &'static str {
     }
 }
 
-/// A sample a stack that allocates.
-pub(super) fn of_memory(recording: &Recording, is_scraped: bool, texts: &mut Texts) -> Vec<proto::Sample> {
+/// A sample a stack that allocates, with values of the first `kinds` kinds.
+pub(super) fn of_memory(
+    recording: &Recording,
+    is_scraped: bool,
+    kinds: usize,
+    texts: &mut Texts,
+) -> Vec<proto::Sample> {
     let heaps: Vec<_> = recording.stores.iter().filter_map(|store| Some((&store.name, store.heap.as_ref()?))).collect();
     let tells_store = !is_scraped && heaps.len() > 1;
     let mut rows = Rows::<SiteTotals>::new();
@@ -125,7 +130,10 @@ pub(super) fn of_memory(recording: &Recording, is_scraped: bool, texts: &mut Tex
     }
     rows.samples(recording, |totals| {
         let amounts = [totals.allocated, totals.held, totals.at_peak, totals.grown];
-        amounts.iter().flat_map(|amount| [amount.blocks, amount.bytes].map(|number| number.round() as i64)).collect()
+        amounts[..kinds]
+            .iter()
+            .flat_map(|amount| [amount.blocks, amount.bytes].map(|number| number.round() as i64))
+            .collect()
     })
 }
 

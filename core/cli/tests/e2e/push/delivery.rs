@@ -1,7 +1,8 @@
 //! Answers that refuse or put off: what is sent again is the same, and each window arrives once.
 
-use super::receiver::{Message, Receiver, SCHEMES, rendered, sums, taken_profiles};
+use super::receiver::{Message, Receiver, SCHEMES, rendered};
 use super::worker::Worker;
+use super::{TIME, check_sums};
 use crate::guest::{Place, Ran};
 use std::collections::BTreeSet;
 
@@ -27,13 +28,7 @@ fn check_all_is_taken_once(messages: &[Message], place: &Place) {
         assert!(taken.insert(message.text()), "taken twice: {message:?}");
     }
     let whole = rendered(place, "x.wlprof", &[]);
-    let sample_types = ["cpu/nanoseconds", "samples/count"];
-    let of_type = |sample_type: &str| sums(taken_profiles(messages), sample_type, "leaves");
-    let found: Vec<_> = sample_types.into_iter().filter(|sample_type| !of_type(sample_type).is_empty()).collect();
-    assert!(!found.is_empty(), "{messages:?}");
-    for sample_type in found {
-        assert_eq!(of_type(sample_type), sums([&whole], sample_type, "leaves"), "{sample_type}");
-    }
+    check_sums(messages, &whole, TIME);
 }
 
 #[test]

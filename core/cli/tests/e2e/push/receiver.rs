@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use wlprof::recording::{Clock, Sample};
 
 /// The schemes of addresses without TLS, one of each protocol.
 pub(super) const SCHEMES: [&str; 4] = ["pyroscope", "otlp+http", "otlp+grpc", "parca"];
@@ -21,7 +22,7 @@ pub(super) fn file(name: &str) -> PathBuf {
 }
 
 /// A Python program of `testdata/push` with the packages that it needs.
-fn python(program: &str) -> Command {
+pub(super) fn python(program: &str) -> Command {
     let mut command = Command::new("python3");
     command.arg(file(program)).env("PYTHONPATH", tool("push-packages")).env("PYTHONDONTWRITEBYTECODE", "1");
     // Clients that turn away at a certificate are part of the tests.
@@ -175,6 +176,16 @@ impl Message {
         self.profiles()[0]["time_nanos"].as_u64().unwrap()
     }
 
+    /// When its first profile ends.
+    pub(super) fn end(&self) -> u64 {
+        self.begin() + self.profiles()[0]["duration_nanos"].as_u64().unwrap()
+    }
+
+    /// The number of the process that it is of, which OTLP has.
+    pub(super) fn pid(&self) -> Option<u64> {
+        self.profiles()[0]["resource"]["process.pid"].as_u64()
+    }
+
     /// Its text without headers.
     pub(super) fn text(&self) -> String {
         self.0["profiles"].to_string()
@@ -204,7 +215,12 @@ pub(super) fn rendered(place: &Place, recording: &str, options: &[&str]) -> Valu
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let output = python("read_pprof.py").arg(place.path("whole.pb.gz")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    let mut whole: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // A tick that stands for a long time is several samples in a recording, all but the first without CPU time, and one in a window.
+    let recording = place.recording(recording);
+    let is_in_windows = |sample: &Sample| recording.meta.clock == Clock::Wall || sample.cpu_delta_ns > 0;
+    whole["samples_in_windows"] = recording.samples().filter(is_in_windows).count().into();
+    whole
 }
 
 /// The receiver's own test: it finds what is wrong with messages.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// Says "ready". For each byte of its input it works, three times as long in one function as in the other, and writes the byte back.
-const WORKER: &str = r#"(module
+pub(super) const WORKER: &str = r#"(module
     (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
     (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
     (memory (export "memory") 1)
@@ -34,9 +34,17 @@ pub(super) struct Worker(pub(super) Started);
 impl Worker {
     /// Starts it in `place` with these options, and windows of a second. It is sampled at a high rate.
     pub(super) fn start(place: &Place, options: &[&str], variables: &[(&str, &str)]) -> Self {
-        place.file("worker.wat", WORKER);
+        Self::with_guest(place, WORKER, options, variables)
+    }
+
+    /// As [`Worker::start`] with another guest, which works by its input, too.
+    pub(super) fn with_guest(place: &Place, guest: &str, options: &[&str], variables: &[(&str, &str)]) -> Self {
+        place.file("worker.wat", guest);
         let own = ["--push-interval=1s", "--rate=1000", "--max-overhead=100"];
-        let mut command = place.command([&own, options, &["worker.wat"]].concat());
+        let name = |option: &str| option.split('=').next().unwrap().to_owned();
+        let own: Vec<&str> =
+            own.into_iter().filter(|own| options.iter().all(|option| name(option) != name(own))).collect();
+        let mut command = place.command([&own[..], options, &["worker.wat"]].concat());
         command.envs(variables.iter().copied());
         Self(start(&command))
     }
