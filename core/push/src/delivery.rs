@@ -26,6 +26,9 @@ pub(crate) type Say = Box<dyn Fn(&str) + Send + Sync>;
 /// The longest pause that a server may ask for. After it a window is too old.
 const MAX_PAUSE: Duration = Duration::from_secs(3600);
 
+/// How often a window is halved that a server finds too large. One that takes no such part takes none.
+const MAX_HALVINGS: u32 = 7;
+
 /// Answers that ask for another attempt, before a window stands back for others.
 const MAX_ANSWERS: u32 = 5;
 
@@ -212,14 +215,15 @@ impl Worker {
             return Outcome::Settled(Err(DropReason::TooOld));
         }
         let Ok(whole) = window.read() else { return Outcome::Settled(Err(DropReason::Unreadable)) };
-        let mut parts = VecDeque::from([whole]);
+        // Each with how often it was halved.
+        let mut parts = VecDeque::from([(whole, 0)]);
         let mut outcome = Ok(());
         let mut is_whole = true;
-        while let Some(part) = parts.pop_front() {
+        while let Some((part, halvings)) = parts.pop_front() {
             let protocol = self.sending.client.target().protocol();
             let sent = match Request::of(protocol, &window.resource, &part, &self.sending.kept) {
                 Ok(request) => self.send(window, &request, is_whole).await,
-                Err(_) => Sent::TooLarge(None),
+                Err(_) => Sent::TooLarge("it has more rows than servers take".to_owned()),
             };
             if self.sending.kept.is_full() && !self.has_said_full {
                 self.has_said_full = true;
@@ -227,23 +231,22 @@ impl Worker {
             }
             match sent {
                 Sent::Delivered => {}
-                Sent::TooLarge(Some(why)) => {
-                    self.fails(&format!("the server finds a small window too large: {why}"));
-                    outcome = Err(DropReason::TooLarge);
-                }
-                Sent::TooLarge(None) => match part.halves() {
+                Sent::TooLarge(why) => match part.halves().filter(|_| halvings < MAX_HALVINGS) {
                     Some([first, second]) => {
-                        parts.push_front(second);
-                        parts.push_front(first);
+                        parts.push_front((second, halvings + 1));
+                        parts.push_front((first, halvings + 1));
                     }
-                    None => outcome = Err(DropReason::TooLarge),
+                    None => {
+                        self.fails(&format!("the server finds a small part of a window too large: {why}"));
+                        return Outcome::Settled(Err(DropReason::TooLarge));
+                    }
                 },
                 Sent::Dropped(reason) => outcome = Err(reason),
                 Sent::Later => return Outcome::Later,
                 Sent::Unfinished if is_whole => return Outcome::Unfinished(Vec::new()),
                 Sent::Unfinished => {
-                    parts.push_front(part);
-                    return Outcome::Unfinished(parts.into());
+                    parts.push_front((part, halvings));
+                    return Outcome::Unfinished(parts.into_iter().map(|(part, _)| part).collect());
                 }
             }
             is_whole = false;
@@ -279,7 +282,7 @@ impl Worker {
                     }
                     return Sent::Delivered;
                 }
-                Verdict::TooLarge(why) => return Sent::TooLarge(request.is_small().then_some(why)),
+                Verdict::TooLarge(why) => return Sent::TooLarge(why),
                 Verdict::Refused(why) => {
                     self.fails(&format!("the server refuses a window: {why}"));
                     return Sent::Dropped(DropReason::Refused);
@@ -348,8 +351,7 @@ impl Worker {
 /// What came of sending a request.
 enum Sent {
     Delivered,
-    /// It is to be split, or, with a reason, it is too small for that.
-    TooLarge(Option<String>),
+    TooLarge(String),
     Later,
     Dropped(DropReason),
     Unfinished,

@@ -19,9 +19,6 @@ const MAX_ROWS: usize = 16_000;
 /// Bytes of a profile without compression: Pyroscope takes 4 MiB of pprof, and servers of gRPC messages as long by default.
 const MAX_BYTES: usize = (4 << 20) - 1024;
 
-/// Bytes of a request that is not split any further.
-const SMALL: usize = 16 << 10;
-
 /// Labels of a series that Pyroscope takes, and bytes of a value.
 const MAX_LABELS: usize = 30;
 const MAX_VALUE: usize = 2048;
@@ -39,11 +36,6 @@ pub(crate) struct Request {
 pub(crate) struct TooLarge;
 
 impl Request {
-    /// Returns whether no server that takes profiles at all can find it too large.
-    pub(crate) fn is_small(&self) -> bool {
-        self.body.len() < SMALL
-    }
-
     /// Encodes `window`, of which samples keep these labels.
     pub(crate) fn of(
         protocol: Protocol,

@@ -55,7 +55,10 @@ impl SharedModule {
 /// let [_first, _second] = [(); 2].map(|()| wlprof_symbols::Symbols::sharing(&tables));
 /// ```
 #[derive(Clone, Default)]
-pub struct SharedTables(Arc<Mutex<Vec<(Arc<ModuleImage>, SharedModule)>>>);
+pub struct SharedTables(Arc<Mutex<Vec<KnownModule>>>);
+
+/// A module, and its tables.
+type KnownModule = (Arc<ModuleImage>, SharedModule);
 
 impl SharedTables {
     /// Returns the tables of `image`, or of one of the same bytes.
@@ -75,7 +78,7 @@ impl SharedTables {
         self.all().retain(|(_, SharedModule(tables))| Arc::strong_count(tables) > 1);
     }
 
-    fn all(&self) -> MutexGuard<'_, Vec<(Arc<ModuleImage>, SharedModule)>> {
+    fn all(&self) -> MutexGuard<'_, Vec<KnownModule>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
