@@ -102,7 +102,7 @@ impl<'s> Sampling<'s> {
             // One instant anywhere in each period: a guest in step with the periods is seen evenly.
             let instant = next + period.mul_f64(self.fraction());
             next += period;
-            if !self.sleep_until(instant, &ends) {
+            if !self.sleep_until(instant, period, &ends) {
                 continue;
             }
             // After a pause of this process the instants that it slept through are gone.
@@ -251,9 +251,9 @@ impl<'s> Sampling<'s> {
     }
 
     /// Sleeps until then, and takes samples of threads that stop late meanwhile. `false` if it is over before.
-    fn sleep_until(&mut self, instant: Instant, ends: impl Fn() -> bool) -> bool {
-        /// How soon an end is seen.
-        const A_WHILE: Duration = Duration::from_millis(100);
+    fn sleep_until(&mut self, instant: Instant, period: Duration, ends: impl Fn() -> bool) -> bool {
+        // How soon an end is seen.
+        let a_while = (period / 2).clamp(Duration::from_millis(100), Duration::from_millis(500));
         let mut asked = Instant::now();
         loop {
             self.serve();
@@ -263,7 +263,7 @@ impl<'s> Sampling<'s> {
             }
             if self.stopper.is_done() {
                 asked = Instant::now();
-                std::thread::sleep(left.min(A_WHILE));
+                std::thread::sleep(left.min(a_while));
             } else {
                 // A thread that waits for a processor stops late. It stands still for a quarter of that time more, at most.
                 std::thread::sleep(left.min((asked.elapsed() / 4).clamp(MOMENT, LONGEST_MOMENT)));

@@ -4,8 +4,8 @@ use rustix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 use wlprof_attach::RateLimit;
 
-/// The lowest rate: below, nothing is seen.
-const MIN_HZ: f64 = 1.0;
+/// The lowest rate: below, a process is seen no more than once or twice in a window.
+const MIN_HZ: f64 = 0.1;
 
 /// How much the rate may rise, and fall, at a time.
 const STEPS: std::ops::RangeInclusive<f64> = 0.5..=1.25;
