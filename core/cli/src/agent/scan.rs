@@ -24,7 +24,7 @@ impl FoundProcess {
     /// Returns its program's name. Its arguments may be secrets.
     pub(super) fn program(&self) -> String {
         let program = self.command.first().map(String::as_str).unwrap_or_default();
-        escape::single_line(program.rsplit('/').next().unwrap_or_default()).into()
+        escape::single_line(program.rsplit('/').next().unwrap_or_default())
     }
 }
 
