@@ -34,7 +34,7 @@ fn processes_run_on_when_the_agent_is_killed() {
     let instances = || -> BTreeSet<String> {
         let messages = receiver.messages();
         let of_message = |message: &&super::Message| message.attribute("service_instance_id").map(str::to_owned);
-        of_service(&messages, "wlprof").iter().filter_map(|message| of_message(message)).collect()
+        of_service(&messages, "wlprof").iter().filter_map(of_message).collect()
     };
     // Two agents, and one process.
     for _ in 0..2 {
