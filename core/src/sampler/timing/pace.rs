@@ -380,6 +380,10 @@ mod tests {
         let passed = pace.pass_unsignalled().unwrap();
         assert!((8..=200).contains(&passed), "{passed} of ten periods, or more on a machine that takes its time");
         pace.goes_on(own_cpu_ns(), 1000 * PERIOD_NS);
+        // One instant is left of the period that had begun. The next one is in a long period.
+        work_in_the_kernel(3 * PERIOD_NS);
+        assert!(pace.pass_unsignalled().is_some());
+        pace.goes_on(own_cpu_ns(), 1000 * PERIOD_NS);
         assert_eq!(pace.pass_unsignalled(), None);
         pace.rest();
         pace.resume();
