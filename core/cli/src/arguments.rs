@@ -69,7 +69,9 @@ pub(super) enum Command {
     /// It needs no preparation: any program that runs Wasmtime 24 or later can be attached to.
     #[cfg(target_os = "linux")]
     Attach(Attach),
-    /// Push profiles of all processes that run Wasmtime, as they come and go
+    /// Push profiles of all processes that run Wasmtime
+    ///
+    /// They are attached to as they come.
     #[cfg(target_os = "linux")]
     Agent(Agent),
     /// List the processes that run Wasmtime

@@ -29,6 +29,8 @@ pub(crate) enum Verdict {
     TooLarge(String),
     /// The server will never take it.
     Refused(String),
+    /// The server takes nothing at that address, or from that sender.
+    NotAllowed(String),
 }
 
 impl Answer {
@@ -48,6 +50,7 @@ impl Answer {
             408 | 429 | 502..=504 => Verdict::Retry(why, self.retry_after(SystemTime::now())),
             // OpenTelemetry says that it will not be better the next time; the others say nothing.
             500 if !protocol.is_otlp() => Verdict::Retry(why, self.retry_after(SystemTime::now())),
+            300..=399 | 401 | 403..=405 | 407 => Verdict::NotAllowed(why),
             _ => Verdict::Refused(why),
         }
     }
@@ -67,6 +70,7 @@ impl Answer {
             // Of OpenTelemetry this means to try again only where it says when.
             8 if protocol.is_otlp() && after.is_none() => Verdict::Refused(why),
             1 | 4 | 8 | 10 | 11 | 14 | 15 => Verdict::Retry(why, after),
+            5 | 7 | 12 | 16 => Verdict::NotAllowed(why),
             _ => Verdict::Refused(why),
         }
     }
@@ -157,7 +161,10 @@ mod tests {
             let Verdict::Retry(why, after) = verdict(status) else { panic!("{status}") };
             assert!(why.contains("why") && after == Some(Duration::from_secs(7)), "{why}");
         }
-        for status in [301, 400, 401, 403, 404, 422, 501] {
+        for status in [301, 401, 403, 404] {
+            assert!(matches!(verdict(status), Verdict::NotAllowed(_)), "{status}");
+        }
+        for status in [400, 422, 501] {
             assert!(matches!(verdict(status), Verdict::Refused(_)), "{status}");
         }
         assert!(matches!(verdict(413), Verdict::TooLarge(_)));
@@ -190,6 +197,7 @@ mod tests {
         assert!(matches!(grpc("8", "slow", None).verdict(Protocol::Parca), Verdict::Retry(_, None)));
         assert!(matches!(verdict(grpc("8", "received message larger than max (9 vs. 4)", None)), Verdict::TooLarge(_)));
         assert!(matches!(verdict(grpc("14", "", None)), Verdict::Retry(_, None)));
+        assert!(matches!(verdict(grpc("16", "", None)), Verdict::NotAllowed(_)));
         assert!(matches!(verdict(grpc("3", "", None)), Verdict::Refused(_)));
         assert!(matches!(verdict(Answer::default()), Verdict::Retry(_, None)));
         assert_eq!(verdict(grpc("0", "", None)), Verdict::Delivered(None));

@@ -12,6 +12,8 @@ pub enum DropReason {
     TooOld,
     /// The server refused it for good.
     Refused,
+    /// The server takes nothing at that address, or from that sender. In a queue on disk it is left for the next process.
+    NotAllowed,
     /// It was more than the server takes, and could not be split any more.
     TooLarge,
     /// The program ended before the server took it.
@@ -22,8 +24,8 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every one.
-    pub const ALL: [Self; 6] =
-        [Self::QueueFull, Self::TooOld, Self::Refused, Self::TooLarge, Self::Ended, Self::Unreadable];
+    pub const ALL: [Self; 7] =
+        [Self::QueueFull, Self::TooOld, Self::Refused, Self::NotAllowed, Self::TooLarge, Self::Ended, Self::Unreadable];
 
     /// Returns its name in metrics.
     pub fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl DropReason {
             Self::QueueFull => "queue_full",
             Self::TooOld => "too_old",
             Self::Refused => "refused",
+            Self::NotAllowed => "not_allowed",
             Self::TooLarge => "too_large",
             Self::Ended => "ended",
             Self::Unreadable => "unreadable",
@@ -44,6 +47,7 @@ impl fmt::Display for DropReason {
             Self::QueueFull => "the queue was full",
             Self::TooOld => "older than servers take",
             Self::Refused => "refused by the server",
+            Self::NotAllowed => "the server takes none at that address or with these credentials",
             Self::TooLarge => "larger than the server takes",
             Self::Ended => "not delivered before the end",
             Self::Unreadable => "unreadable in the queue",

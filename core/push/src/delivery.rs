@@ -287,6 +287,10 @@ impl Worker {
                     self.fails(&format!("the server refuses a window: {why}"));
                     return Sent::Dropped(DropReason::Refused);
                 }
+                Verdict::NotAllowed(why) => {
+                    self.fails(&format!("the server takes no windows there, or not from here: {why}"));
+                    return Sent::Dropped(DropReason::NotAllowed);
+                }
                 Verdict::Retry(why, after) => {
                     self.shared.queue().counts.failed_requests += 1;
                     self.fails(&format!("a window is not delivered yet: {why}"));

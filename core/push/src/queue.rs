@@ -135,7 +135,10 @@ impl Queue {
             Ok(()) => self.counts.delivered += 1,
             Err(reason) => *self.counts.dropped.entry(reason).or_default() += 1,
         }
-        window.remove();
+        // With other credentials it may be taken.
+        if outcome != Err(DropReason::NotAllowed) {
+            window.remove();
+        }
     }
 
     /// Ends the queue. What is in files stays there for the next process; what is in memory is lost.

@@ -96,7 +96,13 @@ impl Target {
         if host.is_empty() {
             return Err(format!("{text}: there is no host in it"));
         }
-        let port = uri.port_u16().unwrap_or(usual);
+        let behind_host =
+            uri.authority().map_or("", |authority| authority.as_str()).rsplit(']').next().unwrap_or_default();
+        let port = match (behind_host.rsplit_once(':'), uri.port_u16()) {
+            (None, _) => usual,
+            (Some(_), Some(port @ 1..)) => port,
+            (Some(_), _) => return Err(format!("{text}: expected a port from 1 to 65535")),
+        };
         let own = uri.path().trim_end_matches('/');
         let path = match protocol {
             // One that has a path for profiles takes them there.
@@ -160,6 +166,9 @@ mod tests {
             ("pyroscope://", "expected"),
             ("pyroscope://u:secret@h", "--push-headers"),
             ("pyroscope://h?token=secret", "`?`"),
+            ("pyroscope://h:99999", "port"),
+            ("otlp+grpc://[::1]:0", "port"),
+            ("parca://h:", "port"),
         ] {
             let error = Target::parse(text).unwrap_err();
             assert!(error.contains(why) && !error.contains("secret"), "{text}: {error}");

@@ -115,8 +115,12 @@ pub(super) fn run(agent: &Agent) -> Result<u8, Failure> {
         targets: Vec::new(),
         every,
     };
+    let mut is_first = true;
     while !is_interrupted.load(Ordering::Relaxed) {
         machine.look_for_processes();
+        if std::mem::take(&mut is_first) && !agent.quiet {
+            machine.say_what_was_found();
+        }
         machine.close_windows(&pusher);
         machine.budget.keep(every.max(Duration::from_secs(10)));
         *shown.counts.lock().unwrap_or_else(PoisonError::into_inner) = pusher.counts();
@@ -143,6 +147,19 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
+    /// Says what may be in the way of finding more.
+    fn say_what_was_found(&self) {
+        if self.scan.forbidden > 0 {
+            say::line(format_args!(
+                "not looked into, since this user may not trace them: {} (docs/fleet.md has the rights that do)",
+                self.scan.forbidden
+            ));
+        }
+        if self.targets.is_empty() {
+            say::line(format_args!("no process runs Wasmtime yet that is to be sampled"));
+        }
+    }
+
     fn look_for_processes(&mut self) {
         let Agent { include, exclude, quiet, clock, .. } = self.agent;
         let attached: Vec<i32> = self.targets.iter().map(Target::pid).collect();

@@ -32,6 +32,8 @@ impl FoundProcess {
 #[derive(Default)]
 pub(super) struct Scan {
     looked: Option<Instant>,
+    /// Processes that may not be looked into, at the last look at each.
+    pub(super) forbidden: usize,
     others: HashMap<i32, (Instant, Duration)>,
 }
 
@@ -54,7 +56,12 @@ impl Scan {
                 continue;
             }
             self.others.insert(pid, (now + wait, (2 * wait).min(LAST)));
-            let Ok(process) = Process::open(pid) else { continue };
+            let Ok(process) = Process::open(pid) else {
+                // The kernel's own threads have no memory.
+                let line = fs::read(format!("/proc/{pid}/cmdline"));
+                self.forbidden += usize::from(line.is_ok_and(|line| !line.is_empty()));
+                continue;
+            };
             if !process.runs_wasmtime().unwrap_or(false) {
                 continue;
             }

@@ -60,15 +60,15 @@ impl PushOptions {
     pub(crate) fn push(&self, service: &str, view: View) -> Result<Option<Push>, Failure> {
         let Some(address) = &self.push else { return self.check_unused().map(|()| None) };
         let failed = |error: String| Failure::new(FAILED, format!("--push: {error}"));
-        let mut push =
-            Push::to(address).map_err(failed)?.every(self.push_interval).labels(&self.push_labels).view(view);
+        let mut push = Push::to(address).map_err(failed)?.every(self.push_interval).view(view);
+        push = push.labels(self.push_labels.iter().map(|name| name.trim()));
         push = self.push_resource.iter().fold(push, |push, (name, value)| push.resource(name, value));
         push = if service.is_empty() { push } else { push.service(service) };
-        if let Some(tenant) = &self.push_tenant {
-            push = push.tenant(tenant).map_err(failed)?;
-        }
         if let Some(file) = &self.push_headers {
             push = push.headers_of(file).map_err(failed)?;
+        }
+        if let Some(tenant) = &self.push_tenant {
+            push = push.tenant(tenant).map_err(failed)?;
         }
         if let Some(file) = &self.push_ca {
             push = push.roots_of(file);
@@ -111,7 +111,8 @@ impl PushOptions {
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("expected NAME=VALUE")?;
+    let pair = text.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+    let (name, value) = pair.ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
