@@ -394,7 +394,8 @@ fn time_is_on_the_same_lines_with_memory_beside_it() {
     };
     let (alone, beside) = (shares(&[]), shares(&["--memory"]));
     let common = |one: &BTreeMap<(String, Option<u32>), f64>, other: &BTreeMap<(String, Option<u32>), f64>| {
-        let seen: Vec<_> = one.iter().filter(|(_, share)| **share > 0.03).collect();
+        // Host code has no lines, and takes what the machine makes of it.
+        let seen: Vec<_> = one.iter().filter(|((_, line), share)| line.is_some() && **share > 0.03).collect();
         assert!(seen.len() > 2, "{one:#?}");
         // Of so many samples one that has 3 % is not seen in fewer than 0.5 % by chance.
         seen.into_iter().for_each(|(line, share)| {
