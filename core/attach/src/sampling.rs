@@ -27,10 +27,8 @@ const NAMING: Duration = Duration::from_millis(5);
 /// How long a thread that runs on another processor takes to stop.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// While some thread has yet to stop, this process looks after it as often, and the longer it takes the more seldom.
+/// While some thread has yet to stop, this process looks after it as often.
 const MOMENT: Duration = Duration::from_micros(200);
-
-const LONGEST_MOMENT: Duration = Duration::from_millis(5);
 
 /// How long is waited for a thread to stop. Then the next ones are asked, and it is read as soon as it has stopped.
 const MAX_STOP: Duration = Duration::from_millis(1);
@@ -254,20 +252,13 @@ impl<'s> Sampling<'s> {
     fn sleep_until(&mut self, instant: Instant, period: Duration, ends: impl Fn() -> bool) -> bool {
         // How soon an end is seen.
         let a_while = (period / 2).clamp(Duration::from_millis(100), Duration::from_millis(500));
-        let mut asked = Instant::now();
         loop {
             self.serve();
             let left = instant.saturating_duration_since(Instant::now());
             if left.is_zero() || ends() {
                 return left.is_zero();
             }
-            if self.stopper.is_done() {
-                asked = Instant::now();
-                std::thread::sleep(left.min(a_while));
-            } else {
-                // A thread that waits for a processor stops late. It stands still for a quarter of that time more, at most.
-                std::thread::sleep(left.min((asked.elapsed() / 4).clamp(MOMENT, LONGEST_MOMENT)));
-            }
+            std::thread::sleep(left.min(if self.stopper.is_done() { a_while } else { MOMENT }));
         }
     }
 
