@@ -71,15 +71,18 @@ fn functions(recording: &Recording) -> BTreeMap<String, BTreeSet<&str>> {
 fn a_synchronous_host_sees_lines_and_goroutines() {
     let (c, go) = (fixture("c-shares.wasm"), fixture("go-goroutines-1.27.wasm"));
     let (c, go) = (c.to_str().unwrap(), go.to_str().unwrap());
-    let recording = example("synchronous", &[c, go]).view(View::Guest);
-    // `heavy` runs the same loop three times as often as `light`.
-    assert!(time_in(&recording, "heavy").keys().eq([c]));
-    assert_three_quarters(&recording, "heavy", "light");
-    let functions = functions(&recording);
-    assert!(functions[c].contains("main") && !functions[c].contains("main.main"), "{functions:?}");
-    assert!(functions[go].contains("main.hash") && functions[go].contains("main.digits"), "{functions:?}");
-    assert!(!functions[go].contains("heavy"), "{functions:?}");
-    assert!(recording.label_sets.iter().flatten().any(|(key, _)| key == "goroutine"), "{:?}", recording.label_sets);
+    with_ever_more_work("two goroutines", |times| {
+        let guests: Vec<&str> = [c].into_iter().chain((0..times).map(|_| go)).collect();
+        let recording = example("synchronous", &guests).view(View::Guest);
+        // `heavy` runs the same loop three times as often as `light`.
+        assert!(time_in(&recording, "heavy").keys().eq([c]));
+        assert_three_quarters(&recording, "heavy", "light");
+        let functions = functions(&recording);
+        assert!(functions[c].contains("main") && !functions[c].contains("main.main"), "{functions:?}");
+        assert!(!functions[go].contains("heavy"), "{functions:?}");
+        assert!(recording.label_sets.iter().flatten().any(|(key, _)| key == "goroutine"), "{:?}", recording.label_sets);
+        ["main.hash", "main.digits"].iter().all(|name| functions[go].contains(name))
+    });
 }
 
 #[test]
