@@ -34,7 +34,7 @@ pub use machine_code::{NativeFunction, NativeLine, UnwindInfo};
 pub use otlp::otlp_request;
 pub use plain_text::short_path;
 pub use pprof::{NamedCall, PushedPprof, pushed_pprof, stack_counts};
-pub use pushed::{KeptLabels, MAX_SERIES, pushed_rows};
+pub use pushed::{KeptLabels, MAX_SERIES};
 pub use snapshot::Snapshot;
 
 use std::borrow::Cow;

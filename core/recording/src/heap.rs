@@ -137,7 +137,8 @@ impl SiteTotals {
 /// What the guest of a store has allocated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
-    /// Tells the heaps of a run apart: stores may have one name.
+    /// Tells the heaps of a run apart while it lasts: stores may have one name. Files do not have it.
+    #[serde(skip)]
     pub number: u64,
     /// Mean bytes between two samples where they are furthest apart; 1 if every allocation was sampled.
     pub rate: u64,

@@ -68,6 +68,8 @@ pub(super) enum Block {
     Requests(Vec<RequestTotal>),
     /// [`Meta::architecture`].
     Architecture(String),
+    /// [`Heap::number`] of a store, in windows alone.
+    HeapNumber(StoreId, u64),
 }
 
 /// How a run came out.

@@ -210,7 +210,9 @@ impl Recent {
         let mut bytes = self.tables.clone();
         let is_of_window = |gone_ns: &Option<u64>| gone_ns.is_none_or(|gone_ns| gone_ns >= from_ns);
         let heaps = self.heaps.iter().filter(|(_, (_, gone_ns))| is_of_window(gone_ns));
-        let heaps = heaps.map(|(store, (heap, _))| Block::Heap(*store, heap.clone().since(from_ns)));
+        let heaps = heaps.flat_map(|(store, (heap, _))| {
+            [Block::Heap(*store, heap.clone().since(from_ns)), Block::HeapNumber(*store, heap.number)]
+        });
         append_all(
             self.memories_in(window).chain(heaps).chain(blocks).chain([Block::End(end(count, weight_ns))]),
             &mut bytes,
@@ -344,7 +346,8 @@ mod tests {
     fn heaps_are_kept_with_the_samples_of_their_time() {
         let mut recorder = recorder(Some(0));
         let site = HeapSite { stack: 0, totals: SiteTotals::default() };
-        let heap = |rate| Heap { rate, sites: vec![site], ..Heap::default() };
+        // Windows have the numbers, too.
+        let heap = |rate| Heap { number: 10 * rate, rate, sites: vec![site], ..Heap::default() };
         let gone = recorder.store("gone");
         recorder.heap(0, heap(1));
         recorder.heap(gone, heap(2));
@@ -352,7 +355,8 @@ mod tests {
         recorder.flush(30);
         let rates = |recorder: &mut Recorder, from_ns| -> Vec<u64> {
             let recording = window(recorder, from_ns, 100, Clock::Wall);
-            recording.stores.iter().filter_map(|store| Some(store.heap.as_ref()?.rate)).collect()
+            let heaps = recording.stores.iter().filter_map(|store| store.heap.as_ref());
+            heaps.inspect(|heap| assert_eq!(heap.number, 10 * heap.rate)).map(|heap| heap.rate).collect()
         };
         assert_eq!(rates(&mut recorder, 0), [1, 2]);
         assert_eq!(rates(&mut recorder, 26), [1], "it had gone when the window began");

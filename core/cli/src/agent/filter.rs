@@ -23,8 +23,11 @@ impl Pattern {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let subjects = [("command:", Subject::Command), ("user:", Subject::User), ("cgroup:", Subject::Cgroup)];
         let named = subjects.iter().find_map(|(name, subject)| Some((*subject, text.strip_prefix(name)?)));
+        let is_word = |(word, _): &(&str, &str)| word.chars().all(|c| c.is_ascii_alphanumeric());
+        // A misspelt subject would match nothing, and a program's name seldom has a colon.
+        let is_unknown = named.is_none() && text.split_once(':').as_ref().is_some_and(is_word);
         let (subject, text) = named.unwrap_or((Subject::Command, text));
-        if text.is_empty() {
+        if is_unknown || text.is_empty() {
             return Err("expected TEXT, command:TEXT, user:TEXT or cgroup:TEXT".to_owned());
         }
         Ok(Self { subject, text: text.to_owned() })
@@ -131,7 +134,8 @@ mod tests {
         assert!(wanted(&["user:web"], &[]) && wanted(&["user:1000"], &["user:0"]));
         assert!(wanted(&["cgroup:*/spin.service"], &["wasmtime"]));
         assert!(!wanted(&["wasmtime"], &[]) && !wanted(&["spin"], &["cgroup:/system.slice/*"]));
-        assert!(Pattern::parse("user:").is_err());
+        assert!(wanted(&["command:*spin up"], &[]) && !wanted(&["/bin/x:y"], &[]));
+        assert!(Pattern::parse("user:").is_err() && Pattern::parse("uid:1000").is_err());
         let own = ProcessFacts::of(std::process::id() as i32, &["/x/y".to_owned()]);
         assert!(own.commands == ["y", "/x/y"] && !own.users.is_empty(), "{own:?}");
     }

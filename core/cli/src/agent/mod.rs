@@ -46,7 +46,7 @@ const MAX_PROCESSES: usize = 500;
 pub(super) struct Agent {
     /// Attach only to such processes; may repeat
     ///
-    /// A program's name or its whole command, with * for any text; or user:NAME, cgroup:PATH.
+    /// A program's name or its whole command, with * for any text; or user:NAME, cgroup:PATH, command:TEXT.
     #[arg(long, value_name = "PATTERN", value_parser = Pattern::parse)]
     include: Vec<Pattern>,
     /// Do not attach to such processes; may repeat

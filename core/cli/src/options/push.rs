@@ -27,9 +27,9 @@ pub(crate) struct PushOptions {
     /// `pyroscope` take the address of the environment.
     #[arg(long, value_name = "URL", help_heading = "Push")]
     pub(crate) push: Option<String>,
-    /// How often a profile is pushed, such as 15s or 1m
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval, hide_short_help = true, help_heading = "Push")]
-    push_interval: Duration,
+    /// How often a profile is pushed, such as 15s or 1m [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = interval, hide_short_help = true, help_heading = "Push")]
+    push_interval: Option<Duration>,
     /// Resource attribute of the profiles, by OpenTelemetry's names (`deployment.environment.name=staging`); may repeat
     #[arg(long, value_name = "NAME=VALUE", value_parser = attribute, hide_short_help = true, help_heading = "Push")]
     push_resource: Vec<(String, String)>,
@@ -60,7 +60,8 @@ impl PushOptions {
     pub(crate) fn push(&self, service: &str, view: View) -> Result<Option<Push>, Failure> {
         let Some(address) = &self.push else { return self.check_unused().map(|()| None) };
         let failed = |error: String| Failure::new(FAILED, format!("--push: {error}"));
-        let mut push = Push::to(address).map_err(failed)?.every(self.push_interval).view(view);
+        let mut push = Push::to(address).map_err(failed)?.view(view);
+        push = self.push_interval.into_iter().fold(push, Push::every);
         push = push.labels(self.push_labels.iter().map(|name| name.trim()));
         push = self.push_resource.iter().fold(push, |push, (name, value)| push.resource(name, value));
         push = if service.is_empty() { push } else { push.service(service) };
@@ -96,6 +97,7 @@ impl PushOptions {
     /// Refuses options that say how to push where nothing is pushed.
     fn check_unused(&self) -> Result<(), Failure> {
         let given = [
+            (self.push_interval.is_some(), "--push-interval"),
             (!self.push_resource.is_empty(), "--push-resource"),
             (!self.push_labels.is_empty(), "--push-labels"),
             (self.push_tenant.is_some(), "--push-tenant"),

@@ -114,7 +114,7 @@ fn check(name: &str, recording: &Recording, image: &ModuleImage) -> (u64, u64) {
             let [callee_frame, caller_frame] = pair else { unreachable!("windows of two") };
             assert!(
                 possible(callee_frame, caller_frame, image, &tail_calls),
-                "{name}: {callee_frame:?} called by {caller_frame:?}"
+                "{name}: {callee_frame:?} called by {caller_frame:?} in {origins:?}"
             );
             pairs += count;
         }

@@ -36,10 +36,6 @@ impl Rows {
         rows
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.sums.len()
-    }
-
     fn add_time(&mut self, recording: &Recording, kept: &KeptLabels) {
         let mut sets = HashMap::new();
         for sample in recording.samples() {

@@ -95,6 +95,10 @@ impl RawRecording {
                     store.heap = Some(Heap { rate: 1, notes: vec![note], ..Heap::default() });
                 }
             }
+            Block::HeapNumber(store, number) => {
+                let store = self.stores.get_mut(store as usize).ok_or("stores")?;
+                store.heap.iter_mut().for_each(|heap| heap.number = number);
+            }
             Block::Requests(requests) => self.requests = requests,
             Block::Architecture(architecture) => self.architecture = Some(architecture),
             Block::Memory(store, sizes) => {
