@@ -4,7 +4,7 @@ use crate::pages::Pages;
 use std::ops::Range;
 use wlprof_walk::{
     CodeKind, CodeMap, CodeReader, DIRECT_CALL, End, Frames, LONGEST_INDIRECT_CALL, Registers, StackMemory, Walk,
-    WalkTruncation, calls_indirectly, directly_called,
+    WalkTruncation, calls_indirectly, directly_called, has_tail_call,
 };
 
 /// Bytes of a stack that are looked through for where wasm called the host. Hosts have some kilobytes there.
@@ -15,6 +15,9 @@ const MAX_TRAMPOLINE_FRAME: usize = 4096;
 
 /// Callers that are looked at to know a call that goes on from one that has ended: stacks that are deeper are taken as they are.
 const MAX_CALLERS: usize = 1024;
+
+/// Bytes of a function that are looked through for a tail call.
+const MAX_SEARCHED: usize = 64 << 10;
 
 /// Entries into wasm, one made in a host call of the other, that are looked for.
 const MAX_ENTRIES: usize = 64;
@@ -125,7 +128,7 @@ fn walk_entries(
 /// Host code keeps no frame pointers that lead there. What the trampoline has called returns into it, and right above that is its frame, which
 /// returns to where a wasm function has called it. Words that a host's frames have left unwritten may look like one of these, and rarely like
 /// both. Where they do, an earlier call has left them, and its callers have mostly made other calls since. Tail calls look like that, too: if
-/// there is no better one, the first that was found is taken.
+/// there is no better one, the first that was found is taken whose callers may have called what ends in tail calls.
 fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> Option<usize> {
     let end = stack.end.min(stack.start.saturating_add(MAX_HOST_BYTES));
     let span = code.span();
@@ -133,13 +136,15 @@ fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> 
     let (mut from, mut end, mut doubted) = (stack.start, end, None);
     while let Some(address) = memory.find_word(from..end, is_return) {
         if let Some((fp, trampoline)) = frame_above(memory, code, address, stack.end) {
-            let callers = callers_of(memory, code, fp, trampoline, stack.end);
-            if callers.all_call {
-                return Some(fp);
+            match callers_of(memory, code, fp, trampoline, stack.end) {
+                Callers::AllCall => return Some(fp),
+                Callers::MayCall { entry } => {
+                    doubted = doubted.or(Some(fp));
+                    // What is beyond is of another entry into wasm, whose host call this one is made in.
+                    end = entry.map_or(end, |entry| entry.min(end));
+                }
+                Callers::CallOthers => {}
             }
-            doubted = doubted.or(Some(fp));
-            // What is beyond is of another entry into wasm, whose host call this one is made in.
-            end = callers.entry.map_or(end, |entry| entry.min(end));
         }
         from = address + WORD;
     }
@@ -147,11 +152,16 @@ fn find_call(memory: &Pages<'_>, code: &CodeReader<'_>, stack: Range<usize>) -> 
 }
 
 /// What the callers of a call are like, up to where the host has entered wasm.
-struct Callers {
-    /// Each stands behind a call that may have called the one before.
-    all_call: bool,
-    /// The frame pointer of the entry, if they lead to one.
-    entry: Option<usize>,
+enum Callers {
+    /// Each stands behind a call of the one before.
+    AllCall,
+    /// Some do not, as far as they were looked at: they have called what may have ended in a tail call.
+    MayCall {
+        /// The frame pointer of the entry, if they lead to one.
+        entry: Option<usize>,
+    },
+    /// One has called something else since.
+    CallOthers,
 }
 
 /// Looks at the callers of what begins at `callee` and has its frame at `fp`.
@@ -163,16 +173,21 @@ fn callers_of(memory: &Pages<'_>, code: &CodeReader<'_>, mut fp: usize, mut call
         if !is_in_function(code, return_pc) {
             break;
         }
-        all_call &= calls(code, return_pc, callee);
+        if !calls(code, return_pc, callee) {
+            if !may_end_elsewhere(code, return_pc) {
+                return Callers::CallOthers;
+            }
+            all_call = false;
+        }
         if callers_fp <= fp || callers_fp >= top || !callers_fp.is_multiple_of(2 * WORD) {
             break;
         }
         if caller.kind == CodeKind::Entry {
-            return Callers { all_call, entry: Some(callers_fp) };
+            return if all_call { Callers::AllCall } else { Callers::MayCall { entry: Some(callers_fp) } };
         }
         (fp, callee) = (callers_fp, caller.start);
     }
-    Callers { all_call: false, entry: None }
+    Callers::MayCall { entry: None }
 }
 
 /// The frame pointer of the trampoline that what is at `address` returns into, and where its code begins.
@@ -192,10 +207,22 @@ fn frame_above(memory: &Pages<'_>, code: &CodeReader<'_>, address: usize, top: u
 
 /// Whether the instruction before `return_pc` calls `callee`, or may do so.
 fn calls(code: &CodeReader<'_>, return_pc: usize, callee: usize) -> bool {
-    let before = |length| code.bytes(return_pc.checked_sub(length)?..return_pc);
-    let called = before(DIRECT_CALL).and_then(|call| directly_called(call.try_into().ok()?, return_pc));
-    let indirect = before(LONGEST_INDIRECT_CALL).and_then(|before| before.try_into().ok());
-    called == Some(callee) || indirect.is_some_and(calls_indirectly)
+    let before = return_pc.checked_sub(LONGEST_INDIRECT_CALL).and_then(|start| code.bytes(start..return_pc));
+    let indirect = before.and_then(|before| before.try_into().ok());
+    called_before(code, return_pc) == Some(callee) || indirect.is_some_and(calls_indirectly)
+}
+
+/// What the instruction before `return_pc` calls, if it has the address in it.
+fn called_before(code: &CodeReader<'_>, return_pc: usize) -> Option<usize> {
+    let call = code.bytes(return_pc.checked_sub(DIRECT_CALL)?..return_pc)?;
+    directly_called(call.try_into().ok()?, return_pc)
+}
+
+/// Whether what is called before `return_pc` may have ended in a tail call.
+fn may_end_elsewhere(code: &CodeReader<'_>, return_pc: usize) -> bool {
+    let called = called_before(code, return_pc).and_then(|called| code.code(called));
+    let bytes = called.and_then(|called| code.bytes(called.start..called.end));
+    bytes.is_some_and(|bytes| bytes.len() > MAX_SEARCHED || has_tail_call(bytes))
 }
 
 /// Whether something returns there into a trampoline or a stub of Wasmtime's.
@@ -220,7 +247,7 @@ mod tests {
     use crate::process::Process;
     use std::hint::black_box;
     use std::sync::Arc;
-    use wlprof_walk::{FrameWord, MAX_FRAMES, MappedCode, MappedImage};
+    use wlprof_walk::{CompiledImage, FrameWord, MAX_FRAMES, MappedCode, MappedImage};
 
     /// Words of a stack.
     struct Stack {
@@ -244,6 +271,47 @@ mod tests {
 
         fn at(&self, number: usize) -> usize {
             self.bottom + 16 * number
+        }
+    }
+
+    #[test]
+    fn what_a_later_call_of_its_caller_has_left_is_no_stack() {
+        let pieces = [
+            ("wasm[0]::function[0]", 0..512),
+            ("wasm[0]::function[1]", 512..1024),
+            ("wasm[0]::array_to_wasm_trampoline[0]", 1024..1040),
+            ("signatures[0]::wasm_to_array_trampoline", 1040..1056),
+        ];
+        let process = Process::open(std::process::id() as i32).unwrap();
+        // In function 1 a call of function 0, and in that a tail call.
+        let (call, tail_call): (&[u8], &[u8]) = match cfg!(target_arch = "aarch64") {
+            true => (&[0x40, 0xff, 0xff, 0x97], &[0xfd, 0x7b, 0xc1, 0xa8, 0x04, 0, 0, 0x14]),
+            false => (&[0xe8, 0xfc, 0xfc, 0xff, 0xff], &[0x5d, 0xe9, 0, 1, 0, 0]),
+        };
+        for (has_tail_call, expected) in [(false, 0), (true, 2)] {
+            let mut bytes = image_of(&pieces);
+            let text = CompiledImage::parse(&bytes).unwrap().text().start;
+            let behind = text + 772;
+            bytes[behind - call.len()..behind].copy_from_slice(call);
+            if has_tail_call {
+                bytes[text + 256..][..tail_call.len()].copy_from_slice(tail_call);
+            }
+            let image = MappedImage { bytes: Arc::new(bytes), address: 1 << 32, modules: Vec::new() };
+            let [caller, behind, entry, stub] = [600, 772, 1032, 1048].map(|at| image.address + text + at);
+            let code = CodeMap::default();
+            code.add(Vec::new(), MappedCode::new(&image, false));
+            let mut stack = Stack::new();
+            // The host returns into a trampoline, which function 1 has called. That has been called from where function 0 was called last.
+            stack.pair(1, [stub, 0]);
+            stack.pair(2, [stack.at(3), caller]);
+            stack.pair(3, [stack.at(4), behind]);
+            stack.pair(4, [stack.at(5), entry]);
+            let registers = Registers { pc: 0, sp: stack.at(0), fp: 0, ..Registers::default() };
+            let mut words = [0; MAX_FRAMES];
+            let mut frames = Frames::new(&mut words);
+            let memory = Pages::new(&process, WORK_OF_SAMPLE);
+            walk(&memory, &code, registers, stack.at(100), &mut frames);
+            assert_eq!(frames.len(), expected);
         }
     }
 

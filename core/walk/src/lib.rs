@@ -22,7 +22,8 @@ mod walk;
 
 pub use address_map::{AddressMap, Row};
 pub use arch::{
-    Caller, DIRECT_CALL, LONGEST_INDIRECT_CALL, Registers, calls_indirectly, directly_called, return_address,
+    Caller, DIRECT_CALL, LONGEST_INDIRECT_CALL, Registers, calls_indirectly, directly_called, has_tail_call,
+    return_address,
 };
 pub use code_map::{Code, CodeKind, CodeMap, CodeReader, MappedCode, NativePc};
 pub use code_offsets::{CodeOffsets, Stretches};

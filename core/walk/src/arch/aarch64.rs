@@ -122,6 +122,11 @@ pub fn calls_indirectly(before: &[u8; LONGEST_INDIRECT_CALL]) -> bool {
     u32::from_le_bytes(*before) & 0xffff_fc1f == 0xd63f_0000
 }
 
+/// Returns whether a function with this code may end in another's place: whether some jump stands where its frame has been taken down.
+pub fn has_tail_call(code: &[u8]) -> bool {
+    (0..code.len()).step_by(4).any(|at| is_jump(instruction(code, at)) && in_epilogue(code, at))
+}
+
 /// `stp x29, x30, [sp, #-16]!`.
 const PUSH_FRAME: u32 = 0xa9bf_7bfd;
 /// `ldp x29, x30, [sp], #16`.
@@ -217,11 +222,14 @@ fn is_return_or_jump(instruction: u32) -> bool {
     const RET: u32 = 0xd65f_0000;
     const RETAA: u32 = 0xd65f_0bff;
     const RETAB: u32 = 0xd65f_0fff;
+    instruction & 0xffff_fc1f == RET || matches!(instruction, RETAA | RETAB) || is_jump(instruction)
+}
+
+/// `b` or `br`.
+fn is_jump(instruction: u32) -> bool {
     const BR: u32 = 0xd61f_0000;
     const B: u32 = 0x1400_0000;
-    matches!(instruction & 0xffff_fc1f, RET | BR)
-        || matches!(instruction, RETAA | RETAB)
-        || instruction & 0xfc00_0000 == B
+    instruction & 0xffff_fc1f == BR || instruction & 0xfc00_0000 == B
 }
 
 #[cfg(test)]
@@ -262,6 +270,15 @@ mod tests {
         assert_eq!(links(&small), "rrffrrf");
         let large = [PUSH_FRAME, SET_FRAME_POINTER, ADD_X0, POP_FRAME, MOV_X16, ADD_SP_X16, AUTIASP, B, ADD_X0];
         assert_eq!(links(&large), "rrffrrrrf");
+    }
+
+    #[test]
+    fn functions_with_tail_calls_are_known() {
+        let has = |instructions: &[u32]| {
+            has_tail_call(&instructions.iter().flat_map(|instruction| instruction.to_le_bytes()).collect::<Vec<_>>())
+        };
+        assert!(has(&[PUSH_FRAME, SET_FRAME_POINTER, POP_FRAME, ADD_SP_32, B]));
+        assert!(!has(&[PUSH_FRAME, SET_FRAME_POINTER, B, POP_FRAME, RET]) && !has(&[]));
     }
 
     #[test]

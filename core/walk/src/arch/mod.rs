@@ -16,7 +16,9 @@ use x86_64 as this;
 compile_error!("wlprof walks code for x86-64 and aarch64: see docs/platforms.md");
 
 pub(crate) use this::caller_of_interrupted;
-pub use this::{DIRECT_CALL, LONGEST_INDIRECT_CALL, Registers, calls_indirectly, directly_called, return_address};
+pub use this::{
+    DIRECT_CALL, LONGEST_INDIRECT_CALL, Registers, calls_indirectly, directly_called, has_tail_call, return_address,
+};
 
 /// Return address and frame pointer of a caller.
 ///

@@ -112,6 +112,12 @@ pub fn calls_indirectly(before: &[u8; LONGEST_INDIRECT_CALL]) -> bool {
         || is_call(a, b, &[0x94..=0x94])
 }
 
+/// Returns whether a function with this code may end in another's place: whether some jump stands where its frame has been taken down.
+pub fn has_tail_call(code: &[u8]) -> bool {
+    let is_down = |before: &[u8]| before.ends_with(&[POP_RBP]) || ends_with_add_to_stack_pointer(before);
+    (1..code.len()).any(|at| is_jump(&code[at..]) && is_down(&code[..at]))
+}
+
 const PUSH_RBP: u8 = 0x55;
 const POP_RBP: u8 = 0x5d;
 const RET: u8 = 0xc3;
@@ -293,6 +299,16 @@ mod tests {
         for at in [0, 3] {
             assert_eq!(link(&code, at), Link::InFrame, "at {at}");
         }
+    }
+
+    #[test]
+    fn functions_with_tail_calls_are_known() {
+        // pop rbp; jmp, and add rsp, 16; jmp r11
+        assert!(has_tail_call(&[0x90, 0x5d, 0xe9, 0, 0, 0, 0]));
+        assert!(has_tail_call(&[0x48, 0x83, 0xc4, 0x10, 0x41, 0xff, 0xe3]));
+        // pop rbp; ret, and jumps that have a frame
+        assert!(!has_tail_call(&[0x5d, 0xc3, 0x90, 0xe9, 0, 0, 0, 0, 0xff, 0xe0]));
+        assert!(!has_tail_call(&[]));
     }
 
     #[test]
