@@ -1,6 +1,8 @@
 //! A library for hosts in other languages, which call C functions: built with `cargo build --example from_c`, it profiles the process that loads
 //! it. The variable `GUEST` names the module that guests are compiled from, and `PROFILE` the file that the profile is written to.
 
+#![cfg(target_os = "linux")]
+
 use std::ffi::c_longlong;
 use std::path::Path;
 use std::sync::Mutex;

@@ -7,7 +7,6 @@
 
 use crate::queue::QueuedWindow;
 use crate::resource::{Resource, random_id};
-use rustix::fs::{FlockOperation, flock};
 use std::fs::{self, File};
 use std::io::{BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +18,10 @@ use wlprof_recording::{Recording, file};
 /// The file with the resource: a line for each attribute, of its name, a tabulator and its value.
 const RESOURCE: &str = "resource";
 
-/// Bytes of that file that are read.
+/// The file that is locked.
+const LOCK: &str = "lock";
+
+/// Bytes of the resource that are read.
 const MAX_RESOURCE: u64 = 1 << 20;
 
 /// Bytes of a window that are read.
@@ -50,7 +52,7 @@ pub(crate) struct OwnFolder {
 impl Drop for OwnFolder {
     fn drop(&mut self) {
         if windows_in(&self.path).is_empty() {
-            let _ = fs::remove_file(self.path.join(RESOURCE));
+            [RESOURCE, LOCK].iter().for_each(|name| _ = fs::remove_file(self.path.join(name)));
             // It stays where anything else is in it.
             let _ = fs::remove_dir(&self.path);
         }
@@ -162,6 +164,7 @@ impl QueuedFile {
 
 /// Makes folders that nobody but their owner may look into: windows have names of others' functions.
 fn folder_builder() -> fs::DirBuilder {
+    #[cfg_attr(not(unix), expect(unused_mut, reason = "there are no modes"))]
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
@@ -202,8 +205,11 @@ fn remove_unfinished(folder: &Path) {
 
 /// Locks a folder until what is returned is dropped.
 fn locked(folder: &Path) -> io::Result<File> {
-    let file = File::open(folder)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.write(true).create(true).truncate(false).open(folder.join(LOCK))?;
+    file.try_lock()?;
     Ok(file)
 }
 
