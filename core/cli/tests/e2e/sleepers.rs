@@ -1,7 +1,7 @@
 //! Guests that sleep, tick and work in bursts: their shares are those of the work that they did.
 
 use crate::guest::{Place, output};
-use crate::sampled::{Shares, profile_command};
+use crate::sampled::{Shares, profile_command, with_ever_more_work};
 use crate::tested::{c_compiler, samplers, wlprof};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -107,13 +107,17 @@ fn bursts_between_sleeps_have_their_shares_at_any_rate() {
 fn rounds_of_a_moment(place: &Place) -> u32 {
     const ROUNDS: u32 = 20_000_000;
     place.file("work.wat", guest_in_bursts(1, Duration::from_nanos(1), ROUNDS));
-    let mut command = wlprof();
-    command.arg(place.path("work.wat"));
-    let meta = profile_command(command, "work").meta;
-    let round_ns = meta.cpu_ns as f64 / f64::from(2 * ROUNDS);
-    let moment_ns = 25_000.max(2 * meta.pause.tick_ns);
-    println!("a round takes {round_ns:.2} ns, an interrupt {} ns", meta.pause.tick_ns);
-    (moment_ns as f64 / round_ns) as u32
+    // Where no signal came in time, it is not known what one takes.
+    let rounds = (0..5).map(|_| {
+        let mut command = wlprof();
+        command.arg(place.path("work.wat"));
+        let meta = profile_command(command, "work").meta;
+        let round_ns = meta.cpu_ns as f64 / f64::from(2 * ROUNDS);
+        let moment_ns = 25_000.max(2 * meta.pause.tick_ns);
+        println!("a round takes {round_ns:.2} ns, an interrupt {} ns", meta.pause.tick_ns);
+        (moment_ns as f64 / round_ns) as u32
+    });
+    rounds.max().unwrap()
 }
 
 /// Bursts that take little longer than a signal may be late.
@@ -121,17 +125,25 @@ fn rounds_of_a_moment(place: &Place) -> u32 {
 fn bursts_of_microseconds_have_their_shares() {
     let place = Place::new();
     let rounds = rounds_of_a_moment(&place);
-    place.file("wakes.wat", guest_in_bursts(4000, Duration::from_micros(900), rounds));
     for options in [&[][..], &["--rate=1000"]] {
-        let mut command = wlprof();
-        command.args(options).arg(place.path("wakes.wat"));
-        let recording = profile_command(command, "wakes");
-        let in_bursts =
-            by_part(&recording, &["after", "before"]).filter(|(name, _)| ["after", "before"].contains(name));
-        let shares = Shares::of(in_bursts);
-        let (after, chance) = (shares.percent("after"), shares.chance(50.0));
-        println!("{options:?}: after {after:.1} ± {chance:.1} % of both, {:?}", recording.ticks);
-        assert!((after - 50.0).abs() <= chance + POINTS, "{options:?}: after {after:.2} ± {chance:.2} % of both");
+        // Interrupts may take longer than they did.
+        with_ever_more_work("bursts", |times| {
+            place.file("wakes.wat", guest_in_bursts(4000, Duration::from_micros(900), rounds * times as u32));
+            let mut command = wlprof();
+            command.args(options).arg(place.path("wakes.wat"));
+            let recording = profile_command(command, "wakes");
+            let in_bursts =
+                by_part(&recording, &["after", "before"]).filter(|(name, _)| ["after", "before"].contains(name));
+            let in_bursts: Vec<_> = in_bursts.collect();
+            if in_bursts.is_empty() {
+                return false;
+            }
+            let shares = Shares::of(in_bursts);
+            let (after, chance) = (shares.percent("after"), shares.chance(50.0));
+            println!("{options:?}: after {after:.1} ± {chance:.1} % of both, {:?}", recording.ticks);
+            assert!((after - 50.0).abs() <= chance + POINTS, "{options:?}: after {after:.2} ± {chance:.2} % of both");
+            true
+        });
     }
 }
 

@@ -15,7 +15,7 @@ const SPACING_NS: u64 = MIN_AFTER_NS;
 /// How long they are waited for, all of a kind: on a busy machine they may be late.
 const PATIENCE_NS: u64 = 5_000_000;
 
-/// Taken where no signal arrived in time: more than any machine was seen to need.
+/// Taken where no signal arrived in time: as much as many machines need, and less than some.
 const UNMEASURED_NS: u64 = 20_000;
 
 /// What an interrupt takes from the guest's thread: the event's, the signal, an idle handler and the return. How long after its instant it
