@@ -17,7 +17,7 @@ const MAX_TRAMPOLINE_FRAME: usize = 4096;
 const MAX_CALLERS: usize = 1024;
 
 /// Bytes of a function that are looked through for a tail call.
-const MAX_SEARCHED: usize = 64 << 10;
+const MAX_SEARCHED: usize = 16 << 10;
 
 /// Entries into wasm, one made in a host call of the other, that are looked for.
 const MAX_ENTRIES: usize = 64;
