@@ -112,6 +112,8 @@ mod tests {
             tables.lock().symbolize(WasmFrame::attached(3, 7), &mut frames);
             frames
         };
-        assert_eq!((name(), tables.lock().named.len()), (name(), 1));
+        let [first, second] = [name(), name()];
+        assert_eq!(first, second);
+        assert_eq!(tables.lock().named.len(), 1);
     }
 }
