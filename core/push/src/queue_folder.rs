@@ -1,6 +1,6 @@
 //! A queue on disk: a folder for each process, with its resource and a recording for each window that no server has yet.
 //!
-//! A process holds a lock on its folder. Where nobody does, the process has gone, and the next one delivers what it left.
+//! A process holds a lock on a file in its folder. Where nobody does, the process has gone, and the next one delivers what it left.
 //!
 //! # Security
 //! Folders belong to this user and nobody else may write into them, so nobody else can put anything into their place. Their names are by chance.
