@@ -32,7 +32,7 @@ pub(super) const WORKER: &str = r#"(module
 pub(super) struct Worker(pub(super) Started);
 
 impl Worker {
-    /// Starts it in `place` with these options, and windows of a second. It is sampled at a high rate.
+    /// Starts it in `place` with these options, and windows of a second where it pushes. It is sampled at a high rate.
     pub(super) fn start(place: &Place, options: &[&str], variables: &[(&str, &str)]) -> Self {
         Self::with_guest(place, WORKER, options, variables)
     }
@@ -40,11 +40,11 @@ impl Worker {
     /// As [`Worker::start`] with another guest, which works by its input, too.
     pub(super) fn with_guest(place: &Place, guest: &str, options: &[&str], variables: &[(&str, &str)]) -> Self {
         place.file("worker.wat", guest);
-        let own = ["--push-interval=1s", "--rate=1000", "--max-overhead=100"];
-        let name = |option: &str| option.split('=').next().unwrap().to_owned();
-        let own: Vec<&str> =
-            own.into_iter().filter(|own| options.iter().all(|option| name(option) != name(own))).collect();
-        let mut command = place.command([&own[..], options, &["worker.wat"]].concat());
+        let mut command = place.command(["--rate=1000", "--max-overhead=100"]);
+        if options.iter().any(|option| option.starts_with("--push=")) {
+            command.arg("--push-interval=1s");
+        }
+        command.args(options).arg("worker.wat");
         command.envs(variables.iter().copied());
         Self(start(&command))
     }
