@@ -69,9 +69,10 @@ impl Target {
         self.closes = Instant::now() + length;
         if !self.is_over() {
             // It may say more of itself than it did when it had just begun.
-            let resource = of(Resource::of_process(self.pid));
-            // Of one that ends just now there is nothing to be read.
+            let resource = Resource::of_process(self.pid);
+            // Of one that is ending not all can be read.
             let is_read = resource.get("process.executable.name").is_some();
+            let resource = of(resource);
             if is_read && resource != *self.resource {
                 self.resource = Arc::new(resource);
             }

@@ -61,7 +61,8 @@ impl Resource {
     ///
     /// They come from `/proc`, from the variables of OpenTelemetry and Pyroscope in its environment, and from the process context that its
     /// OpenTelemetry SDK may publish (OTEP 4719). Later ones replace earlier ones. `service.name` is the executable's name if nothing else
-    /// gives one. The instance's id stays the same for the life of the process. Attributes that cannot be read are left out.
+    /// gives one. The instance's id stays the same for the life of the process. Attributes that cannot be read are left out; where there is
+    /// `process.executable.name`, the process was not ending and all others were read.
     pub fn of_process(pid: i32) -> Self {
         #[cfg(target_os = "linux")]
         let resource = process::resource(pid);

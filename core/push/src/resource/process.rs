@@ -40,18 +40,19 @@ pub(super) fn resource(pid: i32) -> Resource {
         resource.set(PROCESS_PID, &pid.to_string());
         return resource;
     };
-    let program = program_name(&folder);
     let instance = start_time(&folder).zip(boot_id());
     let instance = instance.map(|(start, boot)| instance::derived(&[boot.trim(), &pid.to_string(), &start]));
     let container = container::of_files(&folder.path("cgroup"), &folder.path("mountinfo"));
-    let defaults = [(SERVICE_NAME, program.clone()), (SERVICE_INSTANCE_ID, instance), (HOST_NAME, host_name())];
-    let facts = [(PROCESS_PID, Some(pid.to_string())), (EXECUTABLE_NAME, program), (CONTAINER_ID, container)];
-    let known = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
-    let [defaults, facts] = [defaults.to_vec(), facts.to_vec()].map(|facts| facts.into_iter().filter_map(known));
     let variables = variables(&folder);
     let env = |name: &str| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| value.clone());
     let (of_environment, _) = environment::attributes(&env);
     let of_context = context::attributes(&folder).unwrap_or_default();
+    // At last: if it still has a program, the rest was there to be read.
+    let program = program_name(&folder);
+    let defaults = [(SERVICE_NAME, program.clone()), (SERVICE_INSTANCE_ID, instance), (HOST_NAME, host_name())];
+    let facts = [(PROCESS_PID, Some(pid.to_string())), (EXECUTABLE_NAME, program), (CONTAINER_ID, container)];
+    let known = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
+    let [defaults, facts] = [defaults.to_vec(), facts.to_vec()].map(|facts| facts.into_iter().filter_map(known));
     // What the kernel says is not for the process to change.
     for (name, value) in defaults.chain(of_environment).chain(of_context).chain(facts) {
         set_untrusted(&mut resource, &name, &value);
@@ -72,14 +73,12 @@ fn set_untrusted(resource: &mut Resource, name: &str, value: &str) {
     }
 }
 
-/// The name of its program's file, or else what the process calls itself.
+/// The name of its program's file. `None` once it is ending.
 fn program_name(folder: &Folder) -> Option<String> {
-    let link = fs::read_link(folder.path("exe")).ok();
-    let link = link.as_deref().and_then(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned());
+    let link = fs::read_link(folder.path("exe")).ok()?;
+    let name = link.file_name()?.to_string_lossy().into_owned();
     // An updated program has this at its end.
-    let of_link = link.map(|name| name.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(name));
-    let of_name = || fs::read(folder.path("comm")).ok().map(|name| String::from_utf8_lossy(&name).trim().to_owned());
-    of_link.or_else(of_name).filter(|name| !name.is_empty())
+    Some(name.strip_suffix(" (deleted)").map(str::to_owned).unwrap_or(name))
 }
 
 /// When it started, in ticks since the machine did.
@@ -184,6 +183,18 @@ mod tests {
         child.0.kill().unwrap();
         child.0.wait().unwrap();
         assert_eq!(child.resource().attributes(), [(PROCESS_PID.to_owned(), child.0.id().to_string())]);
+    }
+
+    #[test]
+    fn a_process_that_is_ending_has_no_program() {
+        let mut child = Sleep::start("sleep", &[("OTEL_SERVICE_NAME", "shop")]);
+        child.0.kill().unwrap();
+        // The kernel keeps its number and what it called itself until it is waited for.
+        while fs::read_link(format!("/proc/{}/exe", child.0.id())).is_ok() {
+            std::thread::yield_now();
+        }
+        let resource = child.resource();
+        assert_eq!((resource.get(EXECUTABLE_NAME), resource.get(SERVICE_NAME)), (None, None));
     }
 
     #[test]

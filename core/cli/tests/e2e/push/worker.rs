@@ -40,11 +40,11 @@ impl Worker {
     /// As [`Worker::start`] with another guest, which works by its input, too.
     pub(super) fn with_guest(place: &Place, guest: &str, options: &[&str], variables: &[(&str, &str)]) -> Self {
         place.file("worker.wat", guest);
-        let mut command = place.command(["--rate=1000", "--max-overhead=100"]);
-        if options.iter().any(|option| option.starts_with("--push=")) {
-            command.arg("--push-interval=1s");
-        }
-        command.args(options).arg("worker.wat");
+        let pushes = options.iter().any(|option| option.starts_with("--push="));
+        let own = ["--rate=1000", "--max-overhead=100"].into_iter().chain(pushes.then_some("--push-interval=1s"));
+        let name = |option: &str| option.split('=').next().unwrap().to_owned();
+        let own: Vec<&str> = own.filter(|own| options.iter().all(|option| name(option) != name(own))).collect();
+        let mut command = place.command([&own[..], options, &["worker.wat"]].concat());
         command.envs(variables.iter().copied());
         Self(start(&command))
     }
