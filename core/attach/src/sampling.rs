@@ -248,17 +248,17 @@ impl<'s> Sampling<'s> {
         Ok(())
     }
 
-    /// Sleeps until then, and takes samples of threads that stop late meanwhile. `false` if it is over before.
+    /// Sleeps until then, and takes samples of threads that stop late meanwhile. `false` if it is over before, for which it looks when it is woken.
     fn sleep_until(&mut self, instant: Instant, period: Duration, ends: impl Fn() -> bool) -> bool {
-        // How soon an end is seen.
-        let a_while = (period / 2).clamp(Duration::from_millis(100), Duration::from_millis(500));
+        // How soon an end is seen that nobody says. Where instants are far apart, looking for it would take more than they do.
+        let a_while = (period / 2).clamp(Duration::from_millis(100), Duration::from_secs(2));
         loop {
             self.serve();
             let left = instant.saturating_duration_since(Instant::now());
             if left.is_zero() || ends() {
                 return left.is_zero();
             }
-            std::thread::sleep(left.min(if self.stopper.is_done() { a_while } else { MOMENT }));
+            std::thread::park_timeout(left.min(if self.stopper.is_done() { a_while } else { MOMENT }));
         }
     }
 

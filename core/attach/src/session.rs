@@ -25,7 +25,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::panic::resume_unwind;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use wlprof_module::ModuleImage;
 use wlprof_plugin::{ModuleView, Program};
@@ -92,6 +93,8 @@ pub struct Session {
     pub(crate) unopened: usize,
     /// What it had come to a moment ago.
     pub(crate) published: Arc<Mutex<Progress>>,
+    /// The thread that samples, or did last.
+    pub(crate) sampler: Arc<Mutex<Option<Thread>>>,
 }
 
 impl Session {
@@ -161,6 +164,7 @@ impl Session {
             instants: 0,
             unopened: 0,
             published: Arc::default(),
+            sampler: Arc::default(),
         };
         let pid = session.reader.process.pid();
         session.look().map_err(|error| AttachError::opening(pid, &error))?;
@@ -263,8 +267,9 @@ impl Session {
         let pid = self.reader.process.pid();
         // Signals that are for the whole process are for its own threads. The one that samples has this one's mask.
         let blocked = self.reader.process.is_own().then(|| SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK));
-        let done = std::thread::scope(|scope| {
-            let sampler = std::thread::Builder::new().name("wlprof sampler".into()).spawn_scoped(scope, || {
+        let done = thread::scope(|scope| {
+            let sampler = thread::Builder::new().name("wlprof sampler".into()).spawn_scoped(scope, || {
+                *self.sampler.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread::current());
                 let mut sampling = Sampling::by_this_thread(self).map_err(|error| AttachError::opening(pid, &error))?;
                 let done = what(&mut sampling);
                 sampling.end();

@@ -10,6 +10,9 @@ const MIN_HZ: f64 = 0.1;
 /// How much the rate may rise, and fall, at a time.
 const STEPS: std::ops::RangeInclusive<f64> = 0.5..=1.25;
 
+/// The part of what may be taken that is planned with: no look finds what the one before did.
+const PLANNED: f64 = 0.9;
+
 /// What the agent may take of one processor, for all processes together.
 pub(super) struct Budget {
     /// Part of a processor's time.
@@ -40,7 +43,7 @@ impl Budget {
         }
         let taken = cpu_time();
         let share = (taken - self.taken).as_secs_f64() / passed.as_secs_f64();
-        self.limit.set(next_rate(self.limit.rate_hz(), share, self.share, self.max_hz));
+        self.limit.set(next_rate(self.limit.rate_hz(), share, PLANNED * self.share, self.max_hz));
         (self.looked, self.taken) = (Instant::now(), taken);
     }
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use wlprof_attach::{AttachError, Options};
+use wlprof_attach::{AttachError, Options, SharedSession};
 use wlprof_push::{Pusher, Resource, Windows};
 use wlprof_recording::{Journal, View};
 
 /// A process that is sampled, until this is dropped.
 pub(super) struct Target {
     pid: i32,
+    session: Arc<SharedSession>,
     windows: ProcessWindows,
     /// What is known of it, as it was when its last window was closed.
     resource: Arc<Resource>,
@@ -39,12 +40,12 @@ impl Target {
         let ends = Arc::new(AtomicBool::new(false));
         let mut windows = guests.windows_named_by(programs.names());
         windows.begin();
-        let (session, is_over) = (guests.session.clone(), ends.clone());
-        let sample = move || session.sample_until(|| is_over.load(Ordering::Relaxed));
+        let (session, sampled, is_over) = (guests.session.clone(), guests.session.clone(), ends.clone());
+        let sample = move || sampled.sample_until(|| is_over.load(Ordering::Relaxed));
         let sampler = Builder::new().name("wlprof process".into()).spawn(sample);
         let sampler = sampler.map_err(|error| Failure::new(crate::failure::FAILED, error))?;
         let resource = Arc::new(of(Resource::of_process(pid)));
-        Ok(Self { pid, windows, resource, closes: Instant::now() + first, ends, sampler: Some(sampler) })
+        Ok(Self { pid, session, windows, resource, closes: Instant::now() + first, ends, sampler: Some(sampler) })
     }
 
     pub(super) fn pid(&self) -> i32 {
@@ -81,9 +82,10 @@ impl Target {
         Ok(())
     }
 
-    /// Has sampling end soon.
+    /// Has sampling end now.
     pub(super) fn interrupt(&self) {
         self.ends.store(true, Ordering::Relaxed);
+        self.session.wake();
     }
 
     /// Ends sampling. Returns why it had ended, if the process is not the reason.
