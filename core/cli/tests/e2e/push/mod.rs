@@ -4,6 +4,7 @@
 
 mod agent;
 mod attached;
+mod clock_steps;
 mod credentials;
 mod delivery;
 mod embedded;
