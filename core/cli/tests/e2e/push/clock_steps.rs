@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 fn stepped(place: &Place, scheme: &str, seconds_off: i64) -> (Receiver, Ran) {
     let set = |seconds: i64| {
         // At once, for whoever reads it.
-        place.file("next", &seconds.to_ne_bytes());
+        place.file("next", seconds.to_ne_bytes());
         std::fs::rename(place.path("next"), place.path("clock")).unwrap();
     };
     set(seconds_off);
