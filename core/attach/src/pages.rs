@@ -42,7 +42,8 @@ impl<'a> Pages<'a> {
         self.work.get() == 0
     }
 
-    fn work(&self, work: usize) -> bool {
+    /// Counts work that is done for what was read. `false` if there may be no more.
+    pub(crate) fn work(&self, work: usize) -> bool {
         let left = self.work.get().saturating_sub(work);
         self.work.set(left);
         left > 0

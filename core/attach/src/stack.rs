@@ -174,7 +174,7 @@ fn callers_of(memory: &Pages<'_>, code: &CodeReader<'_>, mut fp: usize, mut call
             break;
         }
         if !calls(code, return_pc, callee) {
-            if !may_end_elsewhere(code, return_pc) {
+            if !may_end_elsewhere(memory, code, return_pc) {
                 return Callers::CallOthers;
             }
             all_call = false;
@@ -219,10 +219,11 @@ fn called_before(code: &CodeReader<'_>, return_pc: usize) -> Option<usize> {
 }
 
 /// Whether what is called before `return_pc` may have ended in a tail call.
-fn may_end_elsewhere(code: &CodeReader<'_>, return_pc: usize) -> bool {
+fn may_end_elsewhere(memory: &Pages<'_>, code: &CodeReader<'_>, return_pc: usize) -> bool {
     let called = called_before(code, return_pc).and_then(|called| code.code(called));
     let bytes = called.and_then(|called| code.bytes(called.start..called.end));
-    bytes.is_some_and(|bytes| bytes.len() > MAX_SEARCHED || has_tail_call(bytes))
+    // A process chooses how often that is asked.
+    bytes.is_some_and(|bytes| bytes.len() > MAX_SEARCHED || !memory.work(bytes.len() / WORD) || has_tail_call(bytes))
 }
 
 /// Whether something returns there into a trampoline or a stub of Wasmtime's.
