@@ -119,6 +119,7 @@ impl RunOutputs {
             settings: Settings {
                 view: self.view,
                 selection: self.selection,
+                is_window: false,
                 table: self.table.clone(),
                 language,
                 plugins,

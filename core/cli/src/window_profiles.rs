@@ -95,6 +95,7 @@ impl WindowProfiles {
             settings: Settings {
                 view: shown.view,
                 selection: Selection { part, ..shown.selection.clone() },
+                is_window: true,
                 table: exporter.is_none().then(|| shown.table.clone()),
                 language: shown.language.clone(),
                 plugins: shown.plugins.clone(),

@@ -31,7 +31,7 @@ impl Work {
     /// # Errors
     /// Whatever keeps a profile from being made. What keeps it from being written somewhere is told of that place.
     pub(super) fn make(self) -> io::Result<FinishedProfile> {
-        let Settings { view, selection, table: wanted_table, language, plugins, sources } = self.settings;
+        let Settings { view, selection, is_window, table: wanted_table, language, plugins, sources } = self.settings;
         let raw = self.recording.with_used_frames();
         let bar = Bar::new("symbolizing", raw.frame_count());
         let plugins = Plugins::of_files(&plugins);
@@ -44,8 +44,16 @@ impl Work {
         }
         let destinations: Vec<_> =
             self.outputs.iter().map(|opened| opened.as_ref().map(OpenOutput::destination)).collect();
-        // What was not profiled, for whatever reason that the notes tell, costs nobody the rest.
-        let selection = if recording.has_heaps() { selection } else { selection.of_time() };
+        let selection = if recording.has_heaps() {
+            selection
+        } else {
+            recording = match selection.part.filter(|_| is_window) {
+                Some(part) => recording.of_memory(part),
+                // What was not profiled, for whatever reason that the notes tell, costs nobody the rest.
+                None => recording,
+            };
+            selection.of_time()
+        };
         let OutputSummary { recording: shown, selected, written } =
             output::write(recording, view, &selection, &destinations).map_err(io::Error::other)?;
         let table = wanted_table.as_ref().map_or_else(String::new, |options| table(&shown, selected.as_ref(), options));

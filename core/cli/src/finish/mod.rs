@@ -36,6 +36,8 @@ pub(super) struct Settings {
     /// What readers are shown.
     pub(super) view: View,
     pub(super) selection: Selection,
+    /// It is of a window, in which there may be no guest: of memory that is nothing then, and not time in its place.
+    pub(super) is_window: bool,
     /// How the table is to be, if it is wanted.
     pub(super) table: Option<TableOptions>,
     /// The language whose plugin named frames in the run, if one did, and the files of plugins that it may be in.
