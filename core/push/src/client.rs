@@ -6,7 +6,7 @@ use crate::headers::Headers;
 use crate::request::Request;
 use crate::target::Target;
 use bytes::{BufMut, Bytes, BytesMut};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::pem::PemObject;
@@ -96,9 +96,16 @@ impl Client {
             sender.send_request(message).await.map_err(failed)?
         };
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| format!("no answer: {error}"))?;
-        let trailers = body.trailers().cloned().unwrap_or_default();
-        Ok(Answer { status: head.status, headers: head.headers, body: body.to_bytes().to_vec(), trailers })
+        let answer = Answer { status: head.status, headers: head.headers, ..Answer::default() };
+        match Limited::new(body, MAX_ANSWER).collect().await {
+            Ok(body) => {
+                let trailers = body.trailers().cloned().unwrap_or_default();
+                Ok(Answer { body: body.to_bytes().to_vec(), trailers, ..answer })
+            }
+            // What it says is known without its words.
+            Err(error) if error.is::<LengthLimitError>() && !self.target.protocol.is_grpc() => Ok(answer),
+            Err(error) => Err(format!("no answer: {error}")),
+        }
     }
 
     fn message(&self, Request { body, is_gzipped }: &Request) -> http::Result<http::Request<Full<Bytes>>> {

@@ -4,12 +4,12 @@ use crate::answer::{Answer, Verdict};
 use crate::backoff::Backoff;
 use crate::client::Client;
 use crate::counts::{DropReason, PushCounts};
-use crate::queue::{Queue, QueuedWindow, ended};
+use crate::queue::{Queue, QueuedWindow, began};
 use crate::queue_folder::QueueFolder;
 use crate::request::Request;
 use crate::resource::Resource;
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -74,6 +74,8 @@ impl Delivery {
             .enable_io()
             .enable_time()
             .max_blocking_threads(1)
+            // It stays: where no thread can be started any more, looking up a name would panic.
+            .thread_keep_alive(Duration::MAX)
             .thread_name("wlprof push name")
             .build()?;
         let own = shared.clone();
@@ -132,7 +134,7 @@ impl Shared {
     /// Puts a window where it waits: in a file, or in memory.
     fn hold(&self, resource: &Arc<Resource>, window: Recording) -> QueuedWindow {
         let Some(folder) = &self.folder else { return QueuedWindow::in_memory(resource.clone(), window) };
-        match lock(folder).add(resource, &window, ended(&window)) {
+        match lock(folder).add(resource, &window, began(&window)) {
             Ok(file) => {
                 self.has_said_full.store(false, Ordering::Relaxed);
                 QueuedWindow::in_file(resource.clone(), file)
@@ -214,7 +216,19 @@ impl Worker {
         if window.is_too_old() {
             return Outcome::Settled(Err(DropReason::TooOld));
         }
-        let Ok(whole) = window.read() else { return Outcome::Settled(Err(DropReason::Unreadable)) };
+        let whole = match window.read() {
+            Ok(whole) => whole,
+            Err(error) if [ErrorKind::InvalidData, ErrorKind::NotFound].contains(&error.kind()) => {
+                return Outcome::Settled(Err(DropReason::Unreadable));
+            }
+            // This process may have too many files open.
+            Err(error) => {
+                self.fails(&format!("a window cannot be read yet: {error}"));
+                let pause = self.backoff.next();
+                self.pause(pause).await;
+                return Outcome::Later;
+            }
+        };
         // Each with how often it was halved.
         let mut parts = VecDeque::from([(whole, 0)]);
         let mut outcome = Ok(());
@@ -231,7 +245,7 @@ impl Worker {
             }
             match sent {
                 Sent::Delivered => {}
-                Sent::TooLarge(why) => match part.halves().filter(|_| halvings < MAX_HALVINGS) {
+                Sent::TooLarge(why) => match split(&part).filter(|_| halvings < MAX_HALVINGS) {
                     Some([first, second]) => {
                         parts.push_front((second, halvings + 1));
                         parts.push_front((first, halvings + 1));
@@ -289,6 +303,9 @@ impl Worker {
                 }
                 Verdict::NotAllowed(why) => {
                     self.fails(&format!("the server takes no windows there, or not from here: {why}"));
+                    // It may be so for a moment, in which not all that waits is to be lost.
+                    let pause = self.backoff.next();
+                    self.pause(pause).await;
                     return Sent::Dropped(DropReason::NotAllowed);
                 }
                 Verdict::Retry(why, after) => {
@@ -350,6 +367,11 @@ impl Worker {
     fn say(&self, what: &str) {
         (self.shared.say)(&format!("{}: {what}", self.sending.client.target()));
     }
+}
+
+/// Splits what a server finds too large. What is too large of it may be its time or its heaps.
+fn split(part: &Recording) -> Option<[Recording; 2]> {
+    part.time_and_heaps().or_else(|| part.halves())
 }
 
 /// What came of sending a request.

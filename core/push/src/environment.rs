@@ -88,14 +88,16 @@ fn otlp_target(environment: Environment<'_>) -> Result<Target, String> {
 
 /// Returns whether the environment names another server for such requests: what it has of credentials is for that one.
 fn is_of_another_server(target: &Target, environment: Environment<'_>) -> bool {
-    let named = match target.protocol() {
-        Protocol::Pyroscope => pyroscope_target(environment).and_then(Result::ok),
-        Protocol::OtlpHttp | Protocol::OtlpGrpc if otlp(environment, "ENDPOINT").is_some() => {
-            otlp_target(environment).ok()
-        }
-        _ => None,
+    let address = match target.protocol() {
+        Protocol::Pyroscope => environment(PYROSCOPE_ADDRESS),
+        Protocol::OtlpHttp | Protocol::OtlpGrpc => otlp(environment, "ENDPOINT"),
+        Protocol::Parca => None,
     };
-    named.is_some_and(|named| named.host != target.host)
+    address.is_some_and(|address| {
+        let named = web_address(&address).and_then(|(_, rest)| Target::parse(&format!("otlp+http://{rest}")));
+        // One that cannot be read names some other server.
+        named.map_or(true, |named| named.host != target.host)
+    })
 }
 
 /// The headers that requests to `target` are to have, if the environment has them for it.
@@ -194,7 +196,14 @@ mod tests {
         let headers = headers(&grpc, &of(&whole)).unwrap();
         assert_eq!(headers.get("authorization").as_deref(), Some("Basic x"));
         assert!(!format!("{headers:?}").contains("Basic"), "{headers:?}");
-        let of_others = [whole[0], ("OTEL_EXPORTER_OTLP_ENDPOINT", "https://vendor")];
-        assert_eq!(self::headers(&http, &of(&of_others)).unwrap().get("authorization"), None);
+        let json = ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
+        let sent = |endpoint| {
+            let variables = [whole[0], json, ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)];
+            self::headers(&http, &of(&variables)).unwrap().get("authorization").is_some()
+        };
+        assert!(sent("https://c") && sent("http://c:4317/path"));
+        for of_others in ["https://vendor", "vendor:4317", "https://vendor/x?y"] {
+            assert!(!sent(of_others), "{of_others}");
+        }
     }
 }

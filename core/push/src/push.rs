@@ -91,10 +91,10 @@ impl Push {
         &self.target
     }
 
-    /// Has a window last so long, 15 s by default, from a tenth more to a tenth less; a second at least, and an hour at most.
+    /// Has a window last so long, 15 s by default, from a tenth more to a tenth less; a second at least, and half an hour at most.
     #[must_use]
     pub fn every(self, interval: Duration) -> Self {
-        Self { every: interval.clamp(Duration::from_secs(1), Duration::from_secs(3600)), ..self }
+        Self { every: interval.clamp(Duration::from_secs(1), Duration::from_secs(1800)), ..self }
     }
 
     /// Returns whether the environment says that OpenTelemetry is to do nothing (`OTEL_SDK_DISABLED`): then no windows are pushed.

@@ -4,12 +4,13 @@ use crate::counts::{DropReason, PushCounts};
 use crate::queue_folder::QueuedFile;
 use crate::resource::Resource;
 use std::collections::VecDeque;
+use std::io;
 use std::mem::size_of;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use wlprof_recording::{Frame, Function, HeapSite, HostCallSpan, Line, MemorySize, Recording, Sample, Stack};
 
-/// How old a window may be: Pyroscope takes none that ended an hour ago.
+/// How long ago a window may have begun: Pyroscope takes none of an hour ago.
 const MAX_AGE: Duration = Duration::from_secs(55 * 60);
 
 /// A window that waits.
@@ -17,8 +18,8 @@ pub(crate) struct QueuedWindow {
     pub(crate) resource: Arc<Resource>,
     content: Content,
     bytes: u64,
-    /// When it ended, by the clock of the system, as servers see it.
-    ended: SystemTime,
+    /// When it began, by the clock of the system, as servers see it.
+    began: SystemTime,
 }
 
 enum Content {
@@ -29,27 +30,27 @@ enum Content {
 impl QueuedWindow {
     /// A window in memory.
     pub(crate) fn in_memory(resource: Arc<Resource>, recording: Recording) -> Self {
-        let (bytes, ended) = (size(&recording), ended(&recording));
-        Self { resource, content: Content::Memory(Box::new(recording)), bytes, ended }
+        let (bytes, began) = (size(&recording), began(&recording));
+        Self { resource, content: Content::Memory(Box::new(recording)), bytes, began }
     }
 
     /// A window in a file.
     pub(crate) fn in_file(resource: Arc<Resource>, file: QueuedFile) -> Self {
-        let (bytes, ended) = (file.bytes(), file.ended());
-        Self { resource, content: Content::File(file), bytes, ended }
+        let (bytes, began) = (file.bytes(), file.began());
+        Self { resource, content: Content::File(file), bytes, began }
     }
 
     /// Returns whether no server will take it any more.
     pub(crate) fn is_too_old(&self) -> bool {
         // One of the future is as old as the clock was wrong.
-        self.ended.elapsed().is_ok_and(|age| age > MAX_AGE)
+        self.began.elapsed().is_ok_and(|age| age > MAX_AGE)
     }
 
     /// Returns what was sampled.
     ///
     /// # Errors
-    /// Why it cannot be read.
-    pub(crate) fn read(&self) -> Result<Recording, String> {
+    /// Why it cannot be read: `InvalidData` if it is no window.
+    pub(crate) fn read(&self) -> io::Result<Recording> {
         match &self.content {
             Content::Memory(recording) => Ok((**recording).clone()),
             Content::File(file) => file.read(),
@@ -67,6 +68,10 @@ impl QueuedWindow {
 /// Windows in the order in which they came, as many as there is room for.
 pub(crate) struct Queue {
     windows: VecDeque<QueuedWindow>,
+    /// Those in files that the server does not take from this sender: with other credentials it may.
+    not_allowed: VecDeque<QueuedWindow>,
+    /// Bytes of these, for which there has to be room as well.
+    not_allowed_bytes: u64,
     max_bytes: u64,
     pub(crate) counts: PushCounts,
 }
@@ -74,13 +79,20 @@ pub(crate) struct Queue {
 impl Queue {
     /// A queue of so many bytes at most.
     pub(crate) fn new(max_bytes: u64) -> Self {
-        Self { windows: VecDeque::new(), max_bytes, counts: PushCounts::default() }
+        let counts = PushCounts::default();
+        Self { windows: VecDeque::new(), not_allowed: VecDeque::new(), not_allowed_bytes: 0, max_bytes, counts }
     }
 
     /// Adds a window, in the place of the oldest ones if there is no room.
     pub(crate) fn add(&mut self, window: QueuedWindow) {
         self.count(&window);
         self.windows.push_back(window);
+        while self.counts.queued_bytes + self.not_allowed_bytes > self.max_bytes
+            && let Some(oldest) = self.not_allowed.pop_front()
+        {
+            self.not_allowed_bytes -= oldest.bytes;
+            oldest.remove();
+        }
         while self.counts.queued_bytes > self.max_bytes
             && let Some(oldest) = self.pop()
         {
@@ -135,14 +147,18 @@ impl Queue {
             Ok(()) => self.counts.delivered += 1,
             Err(reason) => *self.counts.dropped.entry(reason).or_default() += 1,
         }
-        // With other credentials it may be taken.
-        if outcome != Err(DropReason::NotAllowed) {
-            window.remove();
+        match (outcome, &window.content) {
+            (Err(DropReason::NotAllowed), Content::File(_)) => {
+                self.not_allowed_bytes += window.bytes;
+                self.not_allowed.push_back(window);
+            }
+            _ => window.remove(),
         }
     }
 
     /// Ends the queue. What is in files stays there for the next process; what is in memory is lost.
     pub(crate) fn end(&mut self) {
+        self.not_allowed.clear();
         for window in std::mem::take(&mut self.windows) {
             if matches!(window.content, Content::Memory(_)) {
                 self.settle(window, Err(DropReason::Ended));
@@ -151,10 +167,9 @@ impl Queue {
     }
 }
 
-/// When a window ended, as its recording says.
-pub(crate) fn ended(recording: &Recording) -> SystemTime {
-    let meta = &recording.meta;
-    let since = Duration::from_millis(meta.start_unix_ms).saturating_add(Duration::from_nanos(meta.duration_ns));
+/// When a window began, as its recording says.
+pub(crate) fn began(recording: &Recording) -> SystemTime {
+    let since = Duration::from_millis(recording.meta.start_unix_ms);
     SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or_else(SystemTime::now)
 }
 
@@ -192,7 +207,7 @@ mod tests {
         Arc::new(resource)
     }
 
-    /// A window that ended so many seconds ago.
+    /// A window that began so many seconds ago.
     fn window(seconds: u64) -> Recording {
         let mut recording = example();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
@@ -209,7 +224,7 @@ mod tests {
         assert_eq!((queue.counts.queued, queue.counts.queued_bytes), (3, 3 * each));
         assert_eq!(queue.counts.dropped[&DropReason::QueueFull], 2);
         let oldest = queue.pop().unwrap();
-        assert!(oldest.ended.elapsed().unwrap() < Duration::from_secs(4));
+        assert!(oldest.began.elapsed().unwrap() < Duration::from_secs(4));
         queue.settle(oldest, Ok(()));
         assert_eq!((queue.counts.queued, queue.counts.delivered), (2, 1));
         queue.end();
@@ -225,7 +240,7 @@ mod tests {
 
     /// Adds a window to a folder, and to a queue.
     fn add(queue: &mut Queue, folder: &mut QueueFolder, resource: &Arc<Resource>, window: &Recording) {
-        let file = folder.add(resource, window, ended(window)).unwrap();
+        let file = folder.add(resource, window, began(window)).unwrap();
         queue.add(QueuedWindow::in_file(resource.clone(), file));
     }
 
@@ -286,6 +301,24 @@ mod tests {
         assert!(own.join("notes.txt").exists() && place.path().join("stray").exists());
     }
 
+    #[test]
+    fn windows_that_are_not_allowed_are_left_where_there_is_room() {
+        let place = tempfile::tempdir().unwrap();
+        let (mut queue, mut folder) = left_in(place.path());
+        let own = resource("one");
+        add(&mut queue, &mut folder, &own, &window(9));
+        queue.max_bytes = 3 * queue.counts.queued_bytes + 100;
+        for number in 0..9 {
+            let refused = queue.pop().unwrap();
+            queue.settle(refused, Err(DropReason::NotAllowed));
+            add(&mut queue, &mut folder, &own, &window(8 - number));
+        }
+        assert_eq!((queue.counts.queued, queue.counts.dropped[&DropReason::NotAllowed]), (1, 9));
+        queue.end();
+        drop((queue, folder));
+        assert_eq!(left_in(place.path()).0.counts.queued, 3);
+    }
+
     #[cfg(unix)]
     #[test]
     fn folders_of_others_are_not_used() {
@@ -300,6 +333,10 @@ mod tests {
         folder.add(&resource("one"), &window(0), SystemTime::now()).unwrap();
         drop(folder);
         let own = fs::read_dir(&queue).unwrap().next().unwrap().unwrap().path();
+        // The user's own link is.
+        let link = place.path().join("link");
+        symlink(&queue, &link).unwrap();
+        assert_eq!(left_in(&link).0.counts.queued, 1);
         fs::rename(&own, place.path().join("elsewhere")).unwrap();
         symlink(place.path().join("elsewhere"), &own).unwrap();
         assert!(left_in(&queue).0.is_empty(), "links are not followed");

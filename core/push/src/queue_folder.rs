@@ -72,9 +72,11 @@ impl QueueFolder {
     /// # Errors
     /// If there can be no such folder.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        let made = folder_builder().recursive(true).create(path).and_then(|()| check_own(path));
-        made.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { path: path.to_owned(), own: Vec::new(), count: 0 })
+        let made = folder_builder().recursive(true).create(path);
+        // The user may name a link: systemd's `StateDirectory` is one.
+        let real = made.and_then(|()| fs::canonicalize(path)).and_then(|real| check_own(&real).map(|()| real));
+        let path = real.map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self { path, own: Vec::new(), count: 0 })
     }
 
     /// Takes over what processes have left that have gone, the oldest windows first.
@@ -95,7 +97,7 @@ impl QueueFolder {
         files.into_iter().map(|(resource, file)| QueuedWindow::in_file(resource, file)).collect()
     }
 
-    /// Writes a window that ended then.
+    /// Writes a window that began then.
     ///
     /// # Errors
     /// Why it cannot be written.
@@ -103,10 +105,10 @@ impl QueueFolder {
         &mut self,
         resource: &Arc<Resource>,
         window: &Recording,
-        ended: SystemTime,
+        began: SystemTime,
     ) -> Result<QueuedFile, String> {
         let folder = self.folder_of(resource).map_err(|error| format!("{}: {error}", self.path.display()))?;
-        let unix_ms = ended.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+        let unix_ms = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         self.count += 1;
         let path = folder.path.join(format!("{unix_ms:014}-{:06}.{WINDOW}", self.count));
         let unfinished = path.with_extension(UNFINISHED);
@@ -140,20 +142,19 @@ impl QueuedFile {
         self.bytes
     }
 
-    /// When the window ended, as its name says.
-    pub(crate) fn ended(&self) -> SystemTime {
+    /// When the window began, as its name says.
+    pub(crate) fn began(&self) -> SystemTime {
         let name = self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let unix_ms = name.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0);
         SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(unix_ms)).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 
     /// # Errors
-    /// Why it cannot be read.
-    pub(crate) fn read(&self) -> Result<Recording, String> {
+    /// Why it cannot be read: `InvalidData` if it is no window.
+    pub(crate) fn read(&self) -> io::Result<Recording> {
         let mut bytes = Vec::new();
-        let read = File::open(&self.path).and_then(|file| file.take(MAX_WINDOW).read_to_end(&mut bytes));
-        read.map_err(|error| error.to_string())?;
-        file::read(&bytes).map_err(|error| error.to_string())
+        File::open(&self.path)?.take(MAX_WINDOW).read_to_end(&mut bytes)?;
+        file::read(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
     pub(crate) fn remove(self) {

@@ -7,7 +7,8 @@ impl Recording {
     /// Splits the recording into two that together have every sample once. Returns `None` if there is nothing to split.
     ///
     /// A recording of time is split at the median time of its samples. The second half begins there, and its times count from there. Samples
-    /// that all have one time are split by their count. A recording of memory ([`Recording::part`]) is split by the sites that allocate.
+    /// that all have one time are split by their count. A recording of memory ([`Recording::part`]), or of heaps and no samples, is split by the
+    /// sites that allocate.
     ///
     /// Tables have what the half refers to. What is not known for each sample is in the second half: truncated stacks, ticks without a
     /// sample, requests and, in a recording of time, heaps.
@@ -19,7 +20,22 @@ impl Recording {
     /// assert_eq!(first.meta.duration_ns + second.meta.duration_ns, recording.meta.duration_ns);
     /// ```
     pub fn halves(&self) -> Option<[Self; 2]> {
-        if self.part.is_some() { self.halves_of_memory() } else { self.halves_of_time() }
+        let is_of_memory = self.part.is_some() || self.samples().next().is_none();
+        if is_of_memory { self.halves_of_memory() } else { self.halves_of_time() }
+    }
+
+    /// Splits a recording of time into one without heaps and one without samples. Returns `None` if it is one of these already, or of memory.
+    /// Truncated stacks, ticks and requests are in the first.
+    pub fn time_and_heaps(&self) -> Option<[Self; 2]> {
+        if self.part.is_some() || !self.has_heaps() || self.samples().next().is_none() {
+            return None;
+        }
+        let (mut time, mut heaps) = (self.clone(), self.clone());
+        time.stores.iter_mut().for_each(|store| store.heap = None);
+        heaps.threads.clear();
+        (heaps.ticks, heaps.truncated) = (TickCounts::default(), Vec::new());
+        heaps.meta.requests = Vec::new();
+        Some([time, heaps].map(Self::with_used_tables))
     }
 
     fn halves_of_time(&self) -> Option<[Self; 2]> {
@@ -241,8 +257,23 @@ mod tests {
         let [first, second] = recording.halves().unwrap();
         assert_eq!([&first, &second].map(|half| half.samples().count()), [5, 6]);
         assert_eq!(totals(&[&first, &second]), totals(&[&recording]));
-        let one = Recording { threads: Vec::new(), ..recording };
-        assert!(one.halves().is_none());
+        recording.threads.clear();
+        recording.stores.iter_mut().for_each(|store| store.heap = None);
+        assert!(recording.halves().is_none());
+    }
+
+    #[test]
+    fn time_and_heaps_are_split_each_in_its_way() {
+        let recording = example();
+        let [time, heaps] = recording.time_and_heaps().unwrap();
+        assert_eq!(totals(&[&time]), totals(&[&recording]));
+        assert!(!time.has_heaps() && heaps.samples().next().is_none());
+        let memory = |recording: &Recording| recording.clone().of_memory(HeapPart::Held);
+        assert_eq!(totals(&[&memory(&heaps)]), totals(&[&memory(&recording)]));
+        let halves = heaps.halves().unwrap();
+        assert_eq!(totals(&halves.each_ref().map(memory).each_ref()), totals(&[&memory(&recording)]));
+        [&time, &heaps, &halves[0], &halves[1]].into_iter().for_each(check_tables);
+        assert!([time, heaps].iter().all(|part| part.time_and_heaps().is_none()));
     }
 
     #[test]

@@ -35,6 +35,9 @@ use wlprof_recording::View;
 /// How often it is looked whether there is something to do.
 const TICK: Duration = Duration::from_millis(200);
 
+/// How often it is looked at what the agent took.
+const LOOK_AT_BUDGET: Duration = Duration::from_secs(15);
+
 /// How often images are looked for in a process.
 const LOOK_FOR_IMAGES: Duration = Duration::from_secs(5);
 
@@ -122,7 +125,7 @@ pub(super) fn run(agent: &Agent) -> Result<u8, Failure> {
             machine.say_what_was_found();
         }
         machine.close_windows(&pusher);
-        machine.budget.keep(every.max(Duration::from_secs(10)));
+        machine.budget.keep(LOOK_AT_BUDGET);
         *shown.counts.lock().unwrap_or_else(PoisonError::into_inner) = pusher.counts();
         shown.attached.store(machine.targets.len(), Ordering::Relaxed);
         shown.rate_mhz.store((machine.budget.limit().rate_hz() * 1e3) as usize, Ordering::Relaxed);

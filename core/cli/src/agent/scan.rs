@@ -56,17 +56,19 @@ impl Scan {
                 continue;
             }
             self.others.insert(pid, (now + wait, (2 * wait).min(LAST)));
-            let Ok(process) = Process::open(pid) else {
+            let opened = Process::open(pid);
+            let command = opened.as_ref().map(Process::command).unwrap_or_default();
+            // Of what is left out nothing is read.
+            if opened.is_ok() && !is_wanted(&ProcessFacts::of(pid, &command), include, exclude) {
+                continue;
+            }
+            let Ok(process) = opened else {
                 // The kernel's own threads have no memory.
                 let line = fs::read(format!("/proc/{pid}/cmdline"));
                 self.forbidden += usize::from(line.is_ok_and(|line| !line.is_empty()));
                 continue;
             };
-            if !process.runs_wasmtime().unwrap_or(false) {
-                continue;
-            }
-            let command = process.command();
-            if is_wanted(&ProcessFacts::of(pid, &command), include, exclude) {
+            if process.runs_wasmtime().unwrap_or(false) {
                 found.push(FoundProcess { pid, command });
             }
         }

@@ -87,10 +87,16 @@ impl PushOptions {
         Ok(Some(push.saying(|what| say::line(format_args!("wlprof: push: {}", escape::single_line(what))))))
     }
 
-    /// Adds what the user says of what is pushed to what is known of a process.
+    /// Adds what the user says of what is pushed to what is known of a process, which may not take the place or the room of it.
     #[cfg(target_os = "linux")]
-    pub(crate) fn with_attributes(&self, mut resource: Resource) -> Resource {
+    pub(crate) fn with_attributes(&self, of_process: Resource) -> Resource {
+        let mut resource = Resource::default();
         self.push_resource.iter().for_each(|(name, value)| resource.set(name, value));
+        for (name, value) in of_process.attributes() {
+            if resource.get(name).is_none() {
+                resource.set(name, value);
+            }
+        }
         resource
     }
 
@@ -127,8 +133,8 @@ fn interval(text: &str) -> Result<Duration, String> {
         _ => 0.0,
     };
     let seconds =
-        number.parse::<f64>().ok().map(|number| number * seconds).filter(|time| (1.0..=3600.0).contains(time));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 1s to 1h".to_owned())
+        number.parse::<f64>().ok().map(|number| number * seconds).filter(|time| (1.0..=1800.0).contains(time));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected 1s to 30m".to_owned())
 }
 
 #[cfg(test)]
@@ -138,7 +144,7 @@ mod tests {
     #[test]
     fn intervals_have_units() {
         let seconds = |text: &str| interval(text).map(|interval| interval.as_secs_f64());
-        assert_eq!(["15s", "90", "1.5m", "1h"].map(|text| seconds(text).unwrap()), [15.0, 90.0, 90.0, 3600.0]);
+        assert_eq!(["15s", "90", "1.5m", "0.5h"].map(|text| seconds(text).unwrap()), [15.0, 90.0, 90.0, 1800.0]);
         for text in ["", "s", "0s", "2h", "15ms", "-1s", "NaN", "15x"] {
             assert!(seconds(text).is_err(), "{text}");
         }

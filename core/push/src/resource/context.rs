@@ -114,10 +114,13 @@ impl Header {
     }
 }
 
+/// Mappings that are tried: a process has one context, and may have made up others.
+const MOST_MAPPINGS: usize = 4;
+
 /// The attributes that a process publishes, if it does.
 pub(super) fn attributes(folder: &Folder) -> Option<Vec<(String, String)>> {
     let memory = File::open(folder.path("mem")).ok()?;
-    let message = mappings(folder)?.into_iter().find_map(|address| message(&memory, address))?;
+    let message = mappings(folder)?.into_iter().take(MOST_MAPPINGS).find_map(|address| message(&memory, address))?;
     let context = ProcessContext::decode(message.as_slice()).ok()?;
     Some(context.resource?.attributes.into_iter().filter_map(KeyValue::into_attribute).collect())
 }

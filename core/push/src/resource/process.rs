@@ -20,6 +20,9 @@ const MOST_ENVIRONMENT: u64 = 256 << 10;
 const NOT_TAKEN: [&str; 5] =
     ["process.command", "process.environment_variable", "container.command", "telemetry.sdk.", "telemetry.distro."];
 
+/// What the kernel says, or does not say: it is not for the process to change.
+const FACTS: [&str; 3] = [PROCESS_PID, EXECUTABLE_NAME, CONTAINER_ID];
+
 /// The folder of a process in `/proc`. It is not that of a later process with the same number.
 pub(super) struct Folder(File);
 
@@ -50,12 +53,17 @@ pub(super) fn resource(pid: i32) -> Resource {
     // At last: if it still has a program, the rest was there to be read.
     let program = program_name(&folder);
     let defaults = [(SERVICE_NAME, program.clone()), (SERVICE_INSTANCE_ID, instance), (HOST_NAME, host_name())];
-    let facts = [(PROCESS_PID, Some(pid.to_string())), (EXECUTABLE_NAME, program), (CONTAINER_ID, container)];
+    let facts = [Some(pid.to_string()), program, container];
+    // First, so that there is room for them.
+    for (name, value) in FACTS.into_iter().zip(facts) {
+        set_untrusted(&mut resource, name, &value.unwrap_or_default());
+    }
     let known = |(name, value): (&str, Option<String>)| Some((name.to_owned(), value?));
-    let [defaults, facts] = [defaults.to_vec(), facts.to_vec()].map(|facts| facts.into_iter().filter_map(known));
-    // What the kernel says is not for the process to change.
-    for (name, value) in defaults.chain(of_environment).chain(of_context).chain(facts) {
-        set_untrusted(&mut resource, &name, &value);
+    let defaults = defaults.into_iter().filter_map(known);
+    for (name, value) in defaults.chain(of_environment).chain(of_context) {
+        if !FACTS.contains(&&*name) {
+            set_untrusted(&mut resource, &name, &value);
+        }
     }
     resource
 }
@@ -160,13 +168,15 @@ mod tests {
             ("OTEL_SERVICE_NAME", "shop"),
             (
                 "OTEL_RESOURCE_ATTRIBUTES",
-                "service.name=x,service.version=7%2C1,process.command_args=hush,host.name=node",
+                "service.name=x,service.version=7%2C1,process.command_args=hush,host.name=node,process.pid=1,container.id=other",
             ),
         ];
         let resource = Sleep::start("sleep", &variables).resource();
         let values =
             [SERVICE_NAME, "service.version", HOST_NAME, "process.command_args"].map(|name| resource.get(name));
         assert_eq!(values, [Some("shop"), Some("7,1"), Some("node"), None]);
+        assert_ne!(resource.get(PROCESS_PID), Some("1"));
+        assert_ne!(resource.get(CONTAINER_ID), Some("other"));
     }
 
     #[test]
@@ -208,6 +218,7 @@ mod tests {
         assert_eq!(resource.attributes().len(), MOST_ATTRIBUTES);
         let longest = resource.attributes().iter().map(|(_, value)| value.len()).max();
         assert_eq!((longest, resource.get(SERVICE_NAME)), (Some(LONGEST_VALUE), Some("shop")));
+        assert!(resource.get(PROCESS_PID).is_some() && resource.get(EXECUTABLE_NAME).is_some());
 
         let name = "n".repeat(LONGEST_NAME + 1);
         let mut resource = Resource::default();

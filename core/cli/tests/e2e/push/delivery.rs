@@ -1,9 +1,9 @@
 //! Answers that refuse or put off: what is sent again is the same, and each window arrives once.
 
-use super::receiver::{Message, Receiver, SCHEMES, rendered};
+use super::receiver::{Message, Receiver, SCHEMES, rendered, sums, taken_profiles};
 use super::worker::Worker;
-use super::{TIME, check_sums};
-use crate::guest::{Place, Ran};
+use super::{TIME, check_sums, outcome};
+use crate::guest::{Place, Ran, fixture};
 use std::collections::BTreeSet;
 
 /// Runs a guest until the receiver, which first answers by `script`, has taken some windows. Returns all messages, and the run.
@@ -81,6 +81,27 @@ fn windows_that_are_too_large_come_in_parts_that_add_up() {
         assert!(messages[2..].iter().all(Message::is_taken), "{scheme}: {messages:?}");
         check_all_is_taken_once(&messages, &place);
     }
+}
+
+#[test]
+fn memory_that_is_too_large_comes_in_parts_that_add_up() {
+    let place = Place::new();
+    // The whole window, its heaps, and the first half of them.
+    let receiver = Receiver::answering("too large\nok\ntoo large\ntoo large");
+    let guest = fixture("c-heap.wasm").display().to_string();
+    let push = receiver.push("pyroscope");
+    let fast = ["--rate=1000", "--max-overhead=100", "--memory", "--memory-rate=1"];
+    let ran = outcome(&mut place.command([&fast[..], &["-o", "x.wlprof", &push, &guest, "500000"]].concat()));
+    assert_eq!((ran.code, ran.stderr.contains("lost")), (Some(0), false), "{ran:?}");
+    let messages = receiver.end();
+    assert_eq!(messages.iter().filter(|message| !message.is_taken()).count(), 3, "{messages:?}");
+    let whole = rendered(&place, "x.wlprof", &["--show=allocated"]);
+    let memory = taken_profiles(&messages).filter(|profile| profile["labels"]["__name__"] == "memory");
+    let memory: Vec<_> = memory.collect();
+    for sample_type in ["alloc_objects/count", "alloc_space/bytes"] {
+        assert_eq!(sums(memory.iter().copied(), sample_type, "functions"), sums([&whole], sample_type, "functions"));
+    }
+    check_sums(&messages, &rendered(&place, "x.wlprof", &["--show=time"]), TIME);
 }
 
 #[test]

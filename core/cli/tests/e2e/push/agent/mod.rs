@@ -236,7 +236,7 @@ fn patterns_choose_the_processes() {
 #[test]
 fn the_last_windows_are_sent_when_the_agent_is_to_end() {
     // Far longer than a test: there are no other windows.
-    const INTERVAL: &str = "--push-interval=1h";
+    const INTERVAL: &str = "--push-interval=30m";
     for (scheme, answer) in [("pyroscope", "ok"), ("otlp+grpc", "ok"), ("otlp+http", "always hang")] {
         let (place, receiver) = (Place::new(), Receiver::answering(answer));
         let processes: Vec<Process> = (0..4).map(|number| Process::of_wlprof(&place, &format!("p{number}"))).collect();
